@@ -28,7 +28,7 @@ test: setup ## all tests that fit a laptop
 	@failed=0; \
 	$(PY) -m pytest -q -m "not slow and not alone" -n 3 --dist loadfile \
 		--no-loadscope-reorder || failed=1; \
-	$(PY) -m pytest -q -m "not slow and alone" || failed=1; \
+	$(PY) -m pytest -q -m "not slow and alone" -n 2 || failed=1; \
 	exit $$failed
 
 check: setup ## lint, format, types, and every experiment's configuration
@@ -54,8 +54,8 @@ screenshots: setup ## the pages of console and studio in docs/img, taken anew fr
 fuzz: setup ## 10 million inputs for every decoder and parser (FUZZ=number of others, FUZZ_PY=a Python that has atheris)
 	@PYTHONPATH=.:sim:hardware $(or $(FUZZ_PY),$(PY)) -m tests.fuzz.run $(if $(FUZZ),--inputs $(FUZZ))
 
-soak: setup ## the long runs: learning to the target, kills during training, the full fault table, 100,000 schedules, fuzzing
-	@$(PY) -m pytest -q -m slow --timeout 3600 && $(MAKE) fuzz
+soak: setup ## the long runs, for hours; interrupted, it goes on where it was (SOAK="ros run": only these folders of tests)
+	@.ci/soak $(SOAK)
 
 compat-lerobot: setup ## the real lerobot reads our export, and is a base; LEROBOT_PY=python of an environment with it
 	@test -n "$(LEROBOT_PY)" || { echo "usage: make compat-lerobot LEROBOT_PY=/path/to/env/bin/python"; exit 2; }

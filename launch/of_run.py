@@ -89,7 +89,7 @@ def has_robot_rl(python):
 def ask(ros, words):
     """The plan for these launch arguments (`robot_rl.run.launch.plan`)."""
     pairs = [f"{key}={word}" for key, word in words.items()]
-    command = [interpreter(), "-m", "robot_rl.run.launch", ros, *pairs]
+    command = [interpreter(), "-P", "-m", "robot_rl.run.launch", ros, *pairs]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
@@ -126,6 +126,7 @@ def action_of(process, plan):
         namespace=process["namespace"],
         parameters=[process["parameters"]],
         remappings=list(process["remaps"].items()),
+        ros_arguments=["--enclave", process["enclave"]] if process["enclave"] else [],
         **common,
     )
 

@@ -18,23 +18,24 @@ from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, LinkError
 from robot_rl.geometry import compose, pose
 from robot_rl.operate.devices import need_real_time, run_of
-from robot_rl.operate.leader import Joints, Leading, led_by, robot_of
+from robot_rl.operate.leader import F64, Joints, Leading, led_by, robot_of
 from robot_rl.operate.remote import page_of
 from robot_rl.ports import InputDevice, Task
 from robot_rl.robots import Robot
 from robot_rl.robots.chain import Chain
 from robot_rl.robots.urdf import quat_from_rpy
-from robot_rl_hardware.leader_map import LeaderMap, load
+from robot_rl_hardware.leader_map import LeaderMap, load, second_pose
 from robot_rl_hardware.reader import Watcher
 from robot_rl_hardware.servos import DYNAMIXEL, FEETECH, Family, ServoLine
 
 GELLO_SIGNS = {
-    "panda": (1, 1, 1, 1, 1, -1, 1),
+    "panda": (1, -1, 1, 1, 1, -1, 1),
     "fr3": (1, 1, 1, 1, 1, -1, 1),
     "ur5e": (1, 1, -1, 1, 1, 1),
 }
-"""Which way the servos of the printed arms turn: gello/agents/gello_agent.py of wuphilipp's
-gello_software. A GELLO of another build: `robot-rl leader gello --calibrate --signs`."""
+"""Which way the servos of the printed arms turn: README of wuphilipp's gello_software, "Joint Signs
+Reference". A GELLO of another build, such as the one that Franka Robotics sells: `robot-rl leader
+gello --calibrate --signs`."""
 HALF = math.pi / 2
 FOOT = pose((0.0, 0.0, 0.0), quat_from_rpy(0.0, 0.0, HALF))  # the URDF looks along -y
 SO101_PLACES = (
@@ -90,6 +91,10 @@ class SerialLeading(Leading):
     def known_pose(self, robot: Robot) -> tuple[Sequence[float], Sequence[int], str]:
         """Pose in which the leader is calibrated: angles, signs of the servos, what to tell."""
         raise NotImplementedError
+
+    def second_pose(self, robot: Robot) -> tuple[F64, list[str]]:
+        """See `leader_map.second_pose`."""
+        return second_pose(self.chain(robot) or Chain(robot), self.known_pose(robot)[0])
 
     def open(self, task: Task, node: Any) -> InputDevice:
         """See `OperatorConfig`."""

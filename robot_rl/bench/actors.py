@@ -8,7 +8,6 @@ gradient updates here, because simulated time would wait for them, and the figur
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,11 +15,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from robot_rl.config.run_folder import LEARNER_STORE
+from robot_rl.console.address import HOST
 from robot_rl.errors import RobotRLError
 from robot_rl.ros.supervise import Supervisor
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import learner_spec, sim_actor_spec
 from robot_rl.store.store import Store
+from robot_rl.system.ports import probe
 
 PACE_HZ = 10.0
 START_S = 120.0  # until every actor's rows arrive
@@ -73,7 +74,7 @@ def rows_per_s(actors: int, pace_hz: float, seconds: float) -> float:
                 "operator=none",
                 f"actors={actors}",
                 f"pace_hz={pace_hz}",
-                f"link.port={_free_port()}",
+                f"link.port={probe(HOST, 0)}",
                 "learner.min_steps=1000000000",
                 "train.demos=0",
                 "train.max_env_steps=1000000000",
@@ -111,9 +112,3 @@ def _await_all(experiment: Experiment, running: Supervisor) -> None:
         got=f"logs in {experiment.run_dir / 'logs'}",
         fix="robot-rl doctor checks this machine",
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -5,7 +5,8 @@
     learn   the run goes on: practice, corrections by the person, evaluation
     deploy  the learned policy works without learning
     kill    kill -9 of ik, gate and driver in mid motion: the arm stands, and goes on when a person
-            has looked
+            has looked (how it stands when the driver is gone is not looked at: a double's arm ends
+            with its driver)
 
 Nothing here says that an arm works: a double shows the vendor's names, types and habits, as far as
 they are written down.
@@ -29,25 +30,28 @@ from typing import Any
 import numpy as np
 
 from robot_rl.bench.choice import some_of
-from robot_rl.bench.ik import STANDS_RAD_S, running
+from robot_rl.bench.ik import STANDS_RAD_S, TRIES, running, set_going
 from robot_rl.config.compose import options
 from robot_rl.config.run_folder import EVALUATION
-from robot_rl.console.address import HOST, probe
+from robot_rl.console.address import HOST
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.store import Store
+from robot_rl.system.ports import probe
+from robot_rl.system.supervised import end
 from robot_rl.types import Pose
 
 log = logging.getLogger(__name__)
 
 TASK = "task=reach"
 MOVES_M = 0.01  # the TCP must follow this far
-GOES_S, TRIES = 5.0, 3  # wall, to get there; attempts, each armed anew
+GOES_S = 5.0  # wall, to get there, in each of `TRIES` attempts, which are armed anew
+UP_M = np.array((0.0, 0.0, 0.008))  # ten times a second: the motion in which processes are killed
 STANDS_S = 1.0  # wall; after a kill, with the time in which the machine starts the process again
 DEMOS = 2
 STEPS = 60  # of practice: the chain works; it is no claim about learning
-JOIN_S = 300.0  # wall; for one command
+JOIN_S, STOP_S = 300.0, 30.0  # wall; for one command, and for its end when it is stopped
 FAILED = "FAILED"
 
 
@@ -110,8 +114,9 @@ def _cell(column: str, arm: Arm, folder: Path) -> str:
     begun_s = time.monotonic()
     try:
         said = COLUMNS[column](arm, folder)
-    except RobotRLError as error:
-        return f"{FAILED}: {error.summary}; {error.got}".splitlines()[0]
+    except Exception as error:  # the other cells tell something all the same
+        why = f"{error.summary}; {error.got}" if isinstance(error, RobotRLError) else repr(error)
+        return f"{FAILED}: {why}".splitlines()[0]
     return said if said.startswith("-") else f"ok {said} ({time.monotonic() - begun_s:.0f} s)"
 
 
@@ -167,15 +172,7 @@ def kill(arm: Arm, folder: Path) -> str:
 
 
 def _kill(person: Any, supervisor: Any, victim: str, joints: int) -> None:
-    person.wait_until(lambda: not person.why_not(), 60.0, "the graph is ready")
-    person.arm(victim)
-    start = person.tcp()
-    for i in range(1, 6):
-        up_m = np.array((0.0, 0.0, 0.008 * i))
-        person.ask(victim, pose(start.position_m + up_m, start.quaternion_xyzw))
-        until_s = time.monotonic() + 0.1
-        while time.monotonic() < until_s:
-            person.turn(0.005)
+    set_going(person, victim, UP_M, 5)
     os.kill(supervisor.pids()[victim], signal.SIGKILL)
     time.sleep(STANDS_S)
     if victim != "sim" and (speed := person.joint_speed_rad_s(joints)) > STANDS_RAD_S:
@@ -275,8 +272,7 @@ def _helped(arm: Arm, folder: Path, verb: Sequence[str]) -> None:
                 time.sleep(0.02)
             code = process.poll()
         finally:
-            process.terminate()
-            process.wait(30.0)
+            end(process, STOP_S)
     if code != 0:
         raise RobotRLError(
             f"robot-rl {verb[0]} " + ("did not end" if code is None else f"ended with {code}"),

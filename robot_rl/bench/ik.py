@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from robot_rl.bench.choice import some_of
 from robot_rl.config.registry import resolve
 from robot_rl.control.actions import JointActions, actions_of
+from robot_rl.errors import RobotRLError
 from robot_rl.geometry import compose, pose, quat_from_rotvec, step_towards
 from robot_rl.run.experiment import Experiment
 from robot_rl.safety.limits import Limits
@@ -32,11 +33,13 @@ F64 = NDArray[np.float64]
 
 ROBOTS = ("ur5e", "fr3")
 DT_S = 0.008
-ARM = 6  # joints that are looked at
 TICK_S = 0.1  # of the random targets
 STEP_M, BOX_M = 0.015, 0.06  # way of a target per tick; half of the box they stay in
 STEADY_M_S = 0.1  # of the motion in which `ik` is killed
+GOES, TRIES = 0.2, 3  # share of its last step that an arm in motion makes; attempts
 STANDS_RAD_S = 0.01  # slower is standing: the double's encoders have 0.0001 rad/s of noise
+STOOD_S = 0.3  # who stands for so long stands
+GIVE_UP_S = 5.0  # who moves so long after a kill does not stand
 PROFILES = {
     "position": ("ur5e_forward", ()),
     "velocity": (
@@ -193,10 +196,11 @@ def on_double(kind: str, seconds: float, trials: int) -> dict[str, Any]:
     """Figures of one kind of joint target."""
     profile, words = PROFILES[kind]
     chosen = [f"robot={profile}", "task=reach", *words]
+    joints = len(Experiment.compose(chosen).robot.joints)
     with running(lambda *more: Experiment.compose([*chosen, *more])) as (person, supervisor):
         person.wait_until(lambda: not person.why_not(), 60.0, "the graph is ready")
         figures = follow(person, seconds)
-        kills = [kill(person, supervisor, f"kill{i}") for i in range(trials)]
+        kills = [kill(person, supervisor, f"kill{i}", joints) for i in range(trials)]
     stands_ms = sorted(1e3 * stands_s for stands_s, _ in kills)
     ways_mrad = sorted(1e3 * way_rad for _, way_rad in kills)
     return {
@@ -260,37 +264,68 @@ def _diagnostics(node: Any) -> Any:
     return read
 
 
-def kill(person: Any, supervisor: Any, lease: str) -> tuple[float, float]:
+def kill(person: Any, supervisor: Any, lease: str, joints: int) -> tuple[float, float]:
     """kill -9 of `ik` in the middle of a steady motion.
 
     Returns:
-        wall seconds until the arm stands, and the most that a joint moved meanwhile (rad).
+        wall seconds until the arm stands, and the most that one of its first `joints` joints moved
+        meanwhile (rad).
+
+    Raises:
+        RobotRLError: the arm does not move before, or does not stand afterwards.
     """
     from robot_rl.ros import topics
 
-    person.wait_until(lambda: not person.why_not(), 40.0, "the graph is ready")
-    person.arm(lease)
-    start = person.tcp()
-    back = -1.0 if start.position_m[0] > 0.45 else 1.0
-    for i in range(1, 9):
-        person.ask(lease, _moved(start, back * STEADY_M_S * TICK_S * i))
-        until_s = time.monotonic() + TICK_S
-        while time.monotonic() < until_s:
-            person.turn(0.005)
+    back = -1.0 if person.tcp().position_m[0] > 0.45 else 1.0
+    set_going(person, lease, np.array((back * STEADY_M_S * TICK_S, 0.0, 0.0)), 8)
     before = person.newest(topics.JOINT_STATES)
     os.kill(supervisor.pids()["ik"], signal.SIGKILL)
-    killed_s = moved_s = time.monotonic()
+    killed_s = moved_s = wall_s = time.monotonic()
     most_rad = 0.0
-    while time.monotonic() - moved_s < 0.3:
+    while wall_s - moved_s < STOOD_S:
         message = person.newest(topics.JOINT_STATES)
         wall_s = time.monotonic()
-        if person.joint_speed_rad_s(ARM) > STANDS_RAD_S:
+        if (speed := person.joint_speed_rad_s(joints)) > STANDS_RAD_S:
             moved_s = wall_s
-        ways = (abs(message.position[i] - before.position[i]) for i in range(ARM))
+        if wall_s > killed_s + GIVE_UP_S:
+            raise RobotRLError(
+                "the arm moves on after kill -9 of ik",
+                expected=f"within {GIVE_UP_S:g} s: every joint slower than {STANDS_RAD_S} rad/s",
+                got=f"{speed:.2f} rad/s",
+                fix="logs/*.log in the run folder",
+            )
+        ways = (abs(message.position[i] - before.position[i]) for i in range(joints))
         most_rad = max(most_rad, *ways)
         time.sleep(0.002)
     return moved_s - killed_s, most_rad
 
 
-def _moved(start: Pose, x_m: float) -> Pose:
-    return pose(start.position_m + np.array((x_m, 0.0, 0.0)), start.quaternion_xyzw)
+def set_going(person: Any, lease: str, step_m: F64, steps: int) -> None:
+    """Bring the arm into motion: so many steps [3] of the TCP, ten a second.
+
+    A machine that stalls makes the gate stop the arm, rightly. Then a person looks, and it is armed
+    again.
+
+    Raises:
+        RobotRLError: it does not move. Whatever is killed then, it stands: that would say nothing.
+    """
+    way_m = 0.0
+    for _ in range(TRIES):
+        person.wait_until(lambda: not person.why_not(), 60.0, "the graph is ready")
+        person.arm(lease)
+        start = last = person.tcp()
+        for i in range(1, steps + 1):
+            last = person.tcp()
+            person.ask(lease, pose(start.position_m + i * step_m, start.quaternion_xyzw))
+            until_s = time.monotonic() + TICK_S
+            while time.monotonic() < until_s:
+                person.turn(0.005)
+        way_m = float(np.linalg.norm(person.tcp().position_m - last.position_m))
+        if way_m > GOES * float(np.linalg.norm(step_m)):
+            return
+    raise RobotRLError(
+        "the arm does not move: there is no motion to kill anything in",
+        expected=f"of a step of {np.linalg.norm(step_m):g} m at least {GOES:.0%}",
+        got=f"{way_m:.4f} m in {TRIES} attempts; {person.why_not() or f'gate: {person.mode()}'}",
+        fix="logs/*.log in the run folder",
+    )

@@ -28,13 +28,16 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from robot_rl.bench.choice import some_of
 from robot_rl.bench.cloning import cloned, demonstrated, mixed
+from robot_rl.config.provenance import git_state
 from robot_rl.config.run_folder import STORE
 from robot_rl.data import lerobot_format as fmt
 from robot_rl.data.episodes import choose
 from robot_rl.data.folder import IDENTITY
 from robot_rl.data.import_store import SUMMARY
 from robot_rl.data.lerobot_write import WriteOptions, write_lerobot
+from robot_rl.errors import ConfigError
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import OperatorInput
 from robot_rl.run.experiment import Experiment
@@ -76,12 +79,15 @@ def bench(
     same after practice that nobody corrects, with the set as demonstrations (RLPD), and the steps
     after which an exam was passed, 0 = none was. practised: as known and wrong, where
     the model has also learned from the practice of rl/few. What is finished is kept in
-    `folder`/figures.jsonl, and a repeated call goes on there.
+    `folder`/figures.jsonl, and a repeated call of the same commit goes on there.
 
     Args:
         only: some of `PARTS`, separated by commas; "" = all.
+
+    Raises:
+        ConfigError: an unknown part, or `folder` has figures of another commit.
     """
-    parts = only.split(",") if only else PARTS
+    parts = some_of(only, PARTS, "part")
     rows = [(part, name) for part in parts for name in (SETS if part == "clone" else SETS[:3])]
     kept, found = _Kept(folder / "figures.jsonl"), dict[str, list[Any]]()
     for done, (seed, (part, name)) in enumerate(product(range(seeds), rows)):
@@ -102,20 +108,29 @@ def bench(
 
 
 class _Kept:
-    """Figures in a file, one a line."""
+    """Figures in a file, one a line, each with the commit that it is of."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._commit = path, git_state().get("commit")
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = path.read_text().splitlines() if path.is_file() else []
-        self._known = {tuple(key): value for key, value in map(json.loads, lines)}
+        self._known: dict[tuple[Any, ...], Any] = {}
+        for key, value, *commit in map(json.loads, lines):
+            if commit != [self._commit]:
+                raise ConfigError(
+                    f"'{path}' has figures of another commit, which would be told as today's",
+                    expected=f"figures of {self._commit or 'no commit'}",
+                    got=f"{key} of {commit[0] if commit else 'a commit that was not kept'}",
+                    fix="--out with a new folder, or go on with that commit",
+                )
+            self._known[tuple(key)] = value
 
     def get(self, key: Sequence[Any], make: Callable[[], Any]) -> Any:
         """The figure of this key, made if it is not there."""
         if tuple(key) not in self._known:
             value = self._known[tuple(key)] = make()
             with self._path.open("a") as file:
-                file.write(json.dumps([list(key), value]) + "\n")
+                file.write(json.dumps([list(key), value, self._commit]) + "\n")
         return self._known[tuple(key)]
 
 

@@ -24,6 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from robot_rl.bench.choice import some_of
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
+from robot_rl.learn.learner import LearnerConfig
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.nets.encoder import EncoderConfig
@@ -43,6 +44,7 @@ CASES = {
     "critics_2": HilSerlConfig(),
     "critics_10": HilSerlConfig(critics=10, target_subset=2),
     "critics_2_float32": HilSerlConfig(precision="float32"),
+    "critics_10_float32": HilSerlConfig(critics=10, target_subset=2, precision="float32"),
     "critics_2_hidden_128": HilSerlConfig(hidden=(128, 128)),
     "critics_10_hidden_128": HilSerlConfig(  # `algo=hil_serl_state`
         critics=10, target_subset=2, hidden=(128, 128), batch_size=128
@@ -53,6 +55,10 @@ _FROZEN: dict[str, Any] = {"channels": (64, 128, 256), "latent": 256, "frozen": 
 CAMERA_CASES = {
     "cameras_128": (HilSerlConfig(), 128),  # what LeRobot and HIL-SERL use, at their batch of 256
     "cameras_128_frozen": (HilSerlConfig(encoder=EncoderConfig(**_FROZEN)), 128),
+    "cameras_128_frozen_float32": (
+        HilSerlConfig(encoder=EncoderConfig(**_FROZEN), precision="float32"),
+        128,
+    ),
     "cameras_128_cached": (HilSerlConfig(encoder=EncoderConfig(**_FROZEN, shift_px=0)), 128),
     "cameras_64": (  # `algo=hil_serl_pixels`
         HilSerlConfig(
@@ -67,7 +73,7 @@ CAMERA_CASES = {
 """name -> (config, pixels of each of two square cameras)"""
 
 
-COMPARED = ("critics_2", "critics_10", "cameras_128_frozen")  # with a peer, see `peer`
+COMPARED = ("critics_2", "critics_10", "cameras_128_frozen")  # with a peer; and their `_float32`
 
 
 def bench(
@@ -94,15 +100,18 @@ def bench(
     of its frames.
 
     Raises:
-        ConfigError: there is no case of that name, or a peer is to be measured with some cases.
+        ConfigError: there is no case of that name, or a peer is to be measured with some cases, or
+            on a GPU.
+        SetupError: there is no such device.
     """
-    if only and peer_python:
+    if peer_python and (only or device != "cpu"):
         raise ConfigError(
-            "a peer is measured beside all cases",
-            expected="--peer-python without --only",
-            got=f"--only {only}",
+            "a peer is measured beside all cases, and on the CPU",
+            expected="--peer-python without --only and --device",
+            got=f"--only {only}" if only else f"--device {device}",
             fix="leave out one of the two",
         )
+    device = LearnerConfig(device=device).resolved_device
     chosen = some_of(only, [*CASES, *CAMERA_CASES], "case")
     state_cases = {k: v for k, v in CASES.items() if k in chosen}
     camera_cases = {k: v for k, v in CAMERA_CASES.items() if k in chosen}
@@ -146,6 +155,9 @@ def bench(
 def peer(python: str, ours: Mapping[str, float], seconds: float) -> dict[str, float]:
     """Figures of LeRobot, and how many times as fast we are.
 
+    LeRobot computes in float32. So do our cases `_float32`, which compare like with like; the
+    others compute in bfloat16 where this CPU is faster so.
+
     Raises:
         SetupError: that interpreter has no LeRobot, or LeRobot fails.
     """
@@ -181,8 +193,9 @@ def peer(python: str, ours: Mapping[str, float], seconds: float) -> dict[str, fl
     theirs = json.loads(done.stdout.splitlines()[-1])
     figures = {f"lerobot/{n}/{k}": v for n, values in theirs.items() for k, v in values.items()}
     for name in COMPARED:
-        speed = ours[f"{name}/updates_per_s"] / theirs[name]["updates_per_s"]
-        figures[f"times_lerobot/{name}/updates_per_s"] = speed
+        for case in (f"{name}_float32", name):
+            speed = ours[f"{case}/updates_per_s"] / theirs[name]["updates_per_s"]
+            figures[f"times_lerobot/{case}/updates_per_s"] = speed
     return figures
 
 

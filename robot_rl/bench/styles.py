@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -92,7 +93,10 @@ def record(side: float, episodes: int, run_dir: Path, seed: int, skill: float = 
 def bench(
     *, folder: Path, seeds: int, progress: Callable[[int, int], object]
 ) -> dict[str, list[Any]]:
-    """The whole comparison, in a folder of its own; returns figure -> one number for each seed.
+    """The whole comparison; returns figure -> one number for each seed.
+
+    The runs get a new folder in `folder`: in an old one they would go on, finished as they are, and
+    tell what an earlier commit has learned.
 
     all: of 100 evaluation episodes of the clone of everything, those that succeeded. With PERSON as
     the base: PERSON/filtered, the same of the clone of what the filter leaves; PERSON/auc, how
@@ -101,9 +105,11 @@ def bench(
     a base, with a few episodes of the other among those of PERSON, and nobody knows whose they are.
     """
     found: dict[str, list[Any]] = {}
+    place = folder / time.strftime("%Y%m%d-%H%M%S")
+    place.mkdir(parents=True)
     for seed in range(seeds):
         progress(seed, seeds)
-        for name, value in _compared(folder / f"s{seed}", seed).items():
+        for name, value in _compared(place / f"s{seed}", seed).items():
             found.setdefault(name, []).append(value)
     progress(seeds, seeds)
     return found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ Measure speed on this machine:
   ik       joint targets for an arm that takes no others: the solver alone, and the node on
            doubles with kill -9 of it (a minute and a half)
   arms     what works with which arm, on its double: up, demos, learn, deploy, kill -9
-           (about four minutes an arm)
+           (about four minutes an arm; exit code 1 when something FAILED)
   actors   rows per second of 1 and 4 simulated actors paced at 10 Hz, and of 1 and 2 unpaced
   exam     how often the exam that ends practice decides wrongly, by simulation
   reward   the client's cost of asking a vision-language model; a stand-in acts as the server
@@ -62,158 +65,86 @@ robot-rl bench endurance --only graph --minutes 20
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one benchmark and print its figures."""
+    """Run one benchmark and print its figures; 1 when `arms` or `endurance` found a failure."""
     parser = Parser("bench", TEXT, EXAMPLES).with_json()
-    parser.add_argument("what", metavar="|".join((*BENCHES, ENDURANCE)))
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, help="about how long each measurement takes (5)"
-    )
-    parser.add_argument("--threads", type=int, default=1, help="learner: threads of torch (1)")
-    parser.add_argument(
-        "--peer-python", default="", metavar="PYTHON", help="learner: a Python that has LeRobot"
-    )
-    parser.add_argument("--compile", action="store_true", help="learner: with torch.compile")
-    parser.add_argument(
-        "--profile", action="store_true", help="learner: also what the time of an update goes to"
-    )
-    parser.add_argument(
-        "--device", default="cpu", metavar="cpu|cuda", help="learner: where it computes (cpu)"
-    )
-    parser.add_argument(
-        "--frames", type=int, default=10_000, help="reward: frames; 0 = for --seconds (10000)"
-    )
-    parser.add_argument(
-        "--steps", type=int, default=20_000, metavar="N", help="store: steps (20000)"
-    )
-    parser.add_argument(
-        "--columns", default="", metavar="COLUMN,...", help="arms: up,demos,learn,deploy,kill (all)"
-    )
-    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="arms: profiles of your own")
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        metavar="N",
-        help="endurance: of each part (lockstep 60, graph 45); person: of a sitting at most (11)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="endurance, person, styles, inverse: gets the run folders (runs/endurance, ...)",
-    )
-    person = parser.add_argument_group("person")
-    person.add_argument(
-        "--tasks",
-        default="",
-        metavar="TASK,...",
-        help="some of lift,peg_insert_easy (all); of inverse: an experiment (peg_insert)",
-    )
-    person.add_argument(
-        "--seeds",
-        type=int,
-        default=3,
-        metavar="N",
-        help="sittings at each task; also of styles and inverse (3)",
-    )
-    person.add_argument(
-        "--demos", type=int, default=10, metavar="N", help="demonstrations of a sitting (10)"
-    )
-    person.add_argument(
-        "--source",
-        type=Path,
-        metavar="FOLDER",
-        help="a checkout of another commit, whose run and page are used",
-    )
-    console = parser.add_argument_group("console")
-    console.add_argument(
-        "--only",
-        default="",
-        metavar="PART,...",
-        help="some of key,hand,kill,server,video,memory,review (all); of ik: alone,position,"
-        "velocity,trajectory; of arms: their names; of endurance: lockstep,graph; of "
-        "learner: its cases; of inverse: clone,rl",
-    )
-    for name, kind, default, text in CONSOLE:
-        console.add_argument(
-            f"--{name}", type=kind, default=default, metavar="N", help=f"{text} ({default})"
-        )
-    args = parser.read(argv)
-    if args.what == ENDURANCE:
-        out = args.out or Path("runs/endurance")
-        return _endurance(out, args.json, minutes=args.minutes, only=args.only)
-    if args.what not in BENCHES:
+    known = (*BENCHES, ENDURANCE)
+    parser.add_argument("what", metavar="|".join(known))
+    for name, option in OPTIONS.items():
+        option.add_to(parser, name)
+    given = vars(parser.read(argv))
+    what, json = given.pop("what"), given.pop("json")
+    if what not in known:
         raise ConfigError(
-            f"unknown benchmark '{args.what}'",
-            expected="robot-rl bench " + "|".join((*BENCHES, ENDURANCE)),
-            got=args.what,
-            fix=did_you_mean(args.what, (*BENCHES, ENDURANCE)),
+            f"unknown benchmark '{what}'",
+            expected="robot-rl bench " + "|".join(known),
+            got=what,
+            fix=did_you_mean(what, known),
         )
-    options: dict[str, dict[str, Any]] = {
-        "learner": {
-            "threads": args.threads,
-            "peer_python": args.peer_python,
-            "compiled": args.compile,
-            "device": args.device,
-            "only": args.only,
-            "profile": args.profile,
-        },
-        "store": {"steps": args.steps},
-        "ik": {"only": args.only},
-        "arms": {"only": args.only, "columns": args.columns, "config_dir": args.config_dir},
-        "reward": {"frames": args.frames},
-        "console": {name: getattr(args, name) for name in ("only", *(c[0] for c in CONSOLE))},
-        "person": {
-            name: getattr(args, name)
-            for name in ("tasks", "seeds", "demos", "minutes", "out", "source")
-        },
+    for name, value in given.items():
+        OPTIONS[name].check(what, name, value)
+    options = {
+        name: given.get(name, o.default) for name, o in OPTIONS.items() if what in o.of.split()
     }
-    if args.what == "styles":
-        options["styles"] = {"seeds": args.seeds, "folder": args.out or Path("runs/styles")}
-    if args.what == "inverse":
-        given = {"task": args.tasks} if args.tasks else {}
-        place = {"folder": args.out or Path("runs/inverse"), "only": args.only}
-        options["inverse"] = {"seeds": args.seeds, **place, **given}
-    figures = BENCHES[args.what](args.seconds, **options.get(args.what, {}))
-    targets = _targets(args.what, figures)
+    if what == ENDURANCE:
+        return _endurance(json, **options)
+    figures = BENCHES[what](options.pop("seconds", 0.0), **options)
+    targets = _targets(what, figures)
     for key, value in figures.items():
         text = f"{value:,.4g}" if isinstance(value, float) else str(value)
         say(f"{key:<44} {text:>14}{_beside(targets.get(key))}")
     more = {"targets": targets} if targets else {}
-    facts = {"bench": args.what, "figures": dict(figures), **more, **provenance.collect()}
-    write_json(args.json, facts)
-    return 0
+    facts = {"bench": what, "figures": _as_json(figures), **more, **provenance.collect()}
+    write_json(json, facts)
+    if what != "arms":
+        return 0
+    from robot_rl.bench.arms import FAILED
+
+    return int(any(cell.startswith(FAILED) for cell in figures.values()))
 
 
-def _learner(seconds: float, **options: Any) -> Mapping[str, Any]:
+def _as_json(value: Any) -> Any:
+    """The same with null in the place of NaN and infinity, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: _as_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _learner(seconds: float, *, compile: bool, **options: Any) -> Mapping[str, Any]:
     """Measure the learner; compiling a case takes half a minute, so the cases are counted."""
     with ProgressBar("cases") as bar:
         figures: Mapping[str, Any] = engine("robot_rl.bench.learner:bench")(
-            seconds, progress=bar, **options
+            seconds, compiled=compile, progress=bar, **options
         )
     return figures
 
 
-def _styles(_seconds: float, **options: Any) -> Mapping[str, Any]:
+def _styles(_seconds: float, *, out: Path | None, seeds: int) -> Mapping[str, Any]:
     """Two ways of one task; takes as long as it takes."""
+    folder = out or Path("runs/styles")
     with ProgressBar("seeds") as bar:
-        return engine("robot_rl.bench.styles:bench")(progress=bar, **options)
+        return engine("robot_rl.bench.styles:bench")(folder=folder, seeds=seeds, progress=bar)
 
 
-def _inverse(_seconds: float, **options: Any) -> Mapping[str, Any]:
+def _inverse(_seconds: float, *, out: Path | None, tasks: str, **options: Any) -> Mapping[str, Any]:
     """Demonstrations with inferred actions; takes as long as it takes, and can go on."""
+    options |= {"task": tasks} if tasks else {}
+    folder = out or Path("runs/inverse")
     with ProgressBar("policies") as bar:
-        return engine("robot_rl.bench.inverse:bench")(progress=bar, **options)
+        return engine("robot_rl.bench.inverse:bench")(folder=folder, progress=bar, **options)
 
 
-def _endurance(out: Path, json: Path | None, **options: Any) -> int:
+def _endurance(json: Path | None, *, out: Path | None, **options: Any) -> int:
     """Run the long runs, print what was found; 1 when something is lost, doubled or grows."""
     bench = engine("robot_rl.bench.faults.endurance:bench")
     with ProgressBar("seconds") as bar:
-        found = bench(out, progress=bar, **options)
+        found = bench(out or Path("runs/endurance"), progress=bar, **options)
     for line in engine("robot_rl.bench.faults.endurance:text")(found):
         say(line)
     wrong = engine("robot_rl.bench.faults.endurance:failed")(found)
-    write_json(json, {"bench": ENDURANCE, "figures": found, "wrong": wrong, **provenance.collect()})
+    facts = {"bench": ENDURANCE, "figures": _as_json(found), "wrong": wrong}
+    write_json(json, {**facts, **provenance.collect()})
     return int(bool(wrong))
 
 
@@ -233,7 +164,9 @@ def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]
     elif what == "reward":
         from robot_rl.bench.vlm import TARGETS as limits  # noqa: N811
     elif what == "store":
-        from robot_rl.bench.store import TARGETS as limits  # noqa: N811
+        from robot_rl.bench.store import TARGET_STEPS, TARGETS
+
+        limits = TARGETS if figures["steps"] >= TARGET_STEPS else {}
     elif what == "gate":
         from robot_rl.bench.gate import TARGETS as limits  # noqa: N811
     else:
@@ -287,14 +220,6 @@ def _from(target: str) -> Callable[..., Mapping[str, Any]]:
     return bench
 
 
-CONSOLE: tuple[tuple[str, type, float, str], ...] = (
-    ("presses", int, 500, "key: presses of the drive key"),
-    ("trials", int, 20, "kill: times that the server is killed"),
-    ("hours", float, 8.0, "memory: hours of telemetry, sent as fast as the page takes it"),
-    ("episodes", int, 1000, "review: episodes in the store"),
-)
-"""Options of `bench console`: name, type, default, help."""
-
 ENDURANCE = "endurance"  # its figures are tables, and some of them are promises
 
 BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
@@ -316,3 +241,128 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "inverse": _inverse,
 }
 """name -> function(seconds) returning {figure: number}; names carry units ("updates_per_s")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of some benchmarks.
+
+    of: their names; default: when it is not given; over: its number must be more than this;
+    type, metavar, choices: as in `argparse`.
+    """
+
+    of: str
+    text: str
+    default: Any = ""
+    over: float | None = None
+    type: Callable[[str], Any] = str
+    metavar: str = "N"
+    choices: tuple[str, ...] | None = None
+
+    def add_to(self, parser: Parser, name: str) -> None:
+        """Let the parser take it; what it reads has it only where it is given."""
+        if self.default is False:
+            how: dict[str, Any] = {"action": "store_true"}
+        else:
+            how = {"type": self.type, "metavar": self.metavar, "choices": self.choices}
+        text = f"{self.text} ({self.default})" if self.default else self.text
+        parser.add_argument(_flag(name), default=argparse.SUPPRESS, help=text, **how)
+
+    def check(self, what: str, name: str, value: Any) -> None:
+        """Refuse it for another benchmark, and a number with which there is nothing to measure.
+
+        Raises:
+            ConfigError: one of both.
+        """
+        if what not in self.of.split():
+            raise ConfigError(
+                f"bench {what} has no option {_flag(name)}",
+                expected=", ".join(_flag(n) for n, o in OPTIONS.items() if what in o.of.split())
+                or "none",
+                got=_flag(name),
+                fix=f"leave it out: it is an option of bench {', '.join(self.of.split())}",
+            )
+        if self.over is not None and not self.over < value < math.inf:
+            raise ConfigError(
+                f"{_flag(name)} leaves nothing to measure",
+                expected=f"more than {self.over:g}",
+                got=f"{value:g}",
+                fix=f"leave {_flag(name)} out: it has a default",
+            )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+TIMED = [n for n in BENCHES if n not in ("store", "arms", "exam", "person", "styles", "inverse")]
+OPTIONS: dict[str, Option] = {
+    "seconds": Option(
+        " ".join(TIMED), f"{', '.join(TIMED)}: about how long each measurement takes", 5, 0, float
+    ),
+    "threads": Option("learner", "learner: threads of torch", 1, 0, int),
+    "peer_python": Option("learner", "learner: a Python that has LeRobot", metavar="PYTHON"),
+    "compile": Option("learner", "learner: with torch.compile", False),
+    "profile": Option("learner", "learner: also what the time of an update goes to", False),
+    "device": Option(
+        "learner", "learner: where it computes", "cpu", metavar="cpu|cuda", choices=("cpu", "cuda")
+    ),
+    "frames": Option("reward", "reward: frames; 0 = for --seconds", 10_000, -1, int),
+    "steps": Option("store", "store: steps", 20_000, 9, int),
+    "columns": Option("arms", "arms: up,demos,learn,deploy,kill (all)", metavar="COLUMN,..."),
+    "config_dir": Option("arms", "arms: profiles of your own", None, None, Path, "DIR"),
+    "minutes": Option(
+        "endurance person",
+        "endurance: of each part (lockstep 60, graph 45); person: of a sitting at most (11)",
+        None,
+        0,
+        float,
+    ),
+    "out": Option(
+        "endurance person styles inverse",
+        "endurance, person, styles, inverse: gets the run folders (runs/endurance, ...)",
+        None,
+        None,
+        Path,
+        "FOLDER",
+    ),
+    "tasks": Option(
+        "person inverse",
+        "person: some of lift,peg_insert_easy (all); inverse: an experiment (peg_insert)",
+        metavar="TASK,...",
+    ),
+    "seeds": Option(
+        "person styles inverse",
+        "person: sittings at each task; styles, inverse: how often all is done",
+        3,
+        0,
+        int,
+    ),
+    "demos": Option("person", "person: demonstrations of a sitting", 10, 0, int),
+    "source": Option(
+        "person",
+        "person: a checkout of another commit, whose run and page are used",
+        None,
+        None,
+        Path,
+        "FOLDER",
+    ),
+    "only": Option(
+        "console ik arms learner inverse endurance",
+        "console: some of key,hand,kill,server,video,memory,review (all); ik: alone,position,"
+        "velocity,trajectory; arms: their names; endurance: lockstep,graph; learner: its cases; "
+        "inverse: clone,rl",
+        metavar="PART,...",
+    ),
+    "presses": Option("console", "console, key and hand: presses of the drive key", 500, 0, int),
+    "trials": Option("console", "console, kill: times that the server is killed", 20, 0, int),
+    "hours": Option(
+        "console",
+        "console, memory: hours of telemetry, sent as fast as the page takes it",
+        8,
+        0,
+        float,
+    ),
+    "episodes": Option("console", "console, review: episodes in the store", 1000, 1, int),
+}
+"""Options by their names as keywords of the benchmarks."""

@@ -187,13 +187,32 @@ def existing_run(run: Path) -> Path:
         ConfigError: it is not.
     """
     if not (run / "config.yaml").is_file():
-        raise ConfigError(
-            f"no run in '{run}'",
-            expected="a folder with config.yaml, as robot-rl train makes it",
-            got="no such folder" if not run.exists() else "a folder without config.yaml",
-            fix="list yours with: ls -d runs/*/config.yaml runs/*/*/config.yaml",
-        )
+        raise _no_run(run)
     return run
+
+
+def _no_run(run: Path) -> ConfigError:
+    from robot_rl.data.import_store import SUMMARY, UNFINISHED
+
+    imported = {
+        SUMMARY: "an import of an older version",
+        UNFINISHED: "an import that is not finished",
+    }
+    for name, what in imported.items():
+        if (run / name).is_file():
+            return ConfigError(
+                f"what was imported into '{run}' is not a run yet",
+                expected="a folder with config.yaml, as robot-rl import makes it",
+                got=what,
+                fix="repeat the command that imported it: robot-rl import DATASET --out "
+                f"{run} experiment=...; episodes and labels that are there stay",
+            )
+    return ConfigError(
+        f"no run in '{run}'",
+        expected="a folder with config.yaml, as robot-rl train makes it",
+        got="no such folder" if not run.exists() else "a folder without config.yaml",
+        fix="list yours with: ls -d runs/*/config.yaml runs/*/*/config.yaml",
+    )
 
 
 def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:

@@ -80,7 +80,8 @@ def _report(folder: Path) -> int:
     figures = engine("robot_rl.run.deploy:figures_of")(folder)
     from robot_rl.report.report import write_report
 
-    say(f"report      {write_report(folder)}" if figures["episodes"] else "nothing recorded yet")
+    recorded = figures["episodes"] or figures["stops"]
+    say(f"report      {write_report(folder)}" if recorded else "nothing recorded yet")
     return 0
 
 

@@ -148,7 +148,7 @@ def _opengl() -> Checked:
     backend = os.environ.get("MUJOCO_GL", "egl")
     code = "import mujoco; c = mujoco.GLContext(64, 64); c.make_current(); c.free()"
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-P", "-c", code],
         env=os.environ | {"MUJOCO_GL": backend},
         capture_output=True,
         text=True,

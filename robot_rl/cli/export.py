@@ -23,7 +23,8 @@ mcap     one bag per episode with ROS 2 messages, for Foxglove and ros2 bag
 rerun    one recording (.rrd) per episode, for the Rerun viewer
 
 Left out, unless --include asks for them: evaluation episodes, aborted ones, excluded ones, and
-trimmed steps. After an interruption the same command goes on where it was.
+trimmed steps. Steps that robot-rl filter leaves out of training are exported, and
+counted at the end. After an interruption the same command goes on where it was.
 """
 EXAMPLES = """
 robot-rl export runs/peg_insert/20260101-120000-s0 --to lerobot --out datasets/peg
@@ -51,6 +52,12 @@ def run(argv: Sequence[str]) -> int:
     size = sum(p.stat().st_size for p in args.out.rglob("*") if p.is_file())
     write_json(args.json, figures | {"bytes": size})
     say(f"{figures['episodes']} episodes, {figures['steps']} steps, {size / 1e6:.1f} MB")
+    left_out = sum(c.not_learned_from for c in chosen)
+    if left_out:
+        say(
+            f"{left_out} of these steps were left out of training by robot-rl filter, and are in "
+            "the export: " + LEFT_OUT[args.to]
+        )
     say(f"{args.to:<8}{args.out}")
     return 0
 
@@ -106,4 +113,9 @@ def _robot_type(run: Path) -> str:
     return str(said.get("name", ""))
 
 
+LEFT_OUT = {
+    "lerobot": "robot_rl.json has their number, and nothing marks them",
+    "mcap": "their labels say so",
+    "rerun": "their labels say so",
+}
 FORMATS: dict[str, Write] = {"lerobot": _lerobot, "mcap": _mcap, "rerun": _rerun}

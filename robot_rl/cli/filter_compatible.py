@@ -12,7 +12,7 @@ from robot_rl.cli.common import engine, say
 from robot_rl.cli.progress import ProgressBar
 from robot_rl.config.run_folder import COMPATIBLE, COMPATIBLE_EPISODES
 from robot_rl.errors import ConfigError, did_you_mean
-from robot_rl.system.files import replace_text
+from robot_rl.system.files import replace_file
 from robot_rl.types import EpisodeId
 
 if TYPE_CHECKING:
@@ -182,5 +182,5 @@ def _keep_figures(run: Path, episodes: list[dict[str, Any]], judged: Sequence[Ju
         }
         for known, one in zip(episodes, judged, strict=True)
     ]  # fmt: skip
-    replace_text(folder / COMPATIBLE_EPISODES, json.dumps({"episodes": told}) + "\n")
+    replace_file(folder / COMPATIBLE_EPISODES, json.dumps({"episodes": told}) + "\n")
     say(f"robot-rl review {_folder(run)} shows these figures")

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, explain, say, write_json
 from robot_rl.cli.progress import ProgressBar
+from robot_rl.config.run_folder import RUN
 from robot_rl.config.yaml_file import read_yaml
-from robot_rl.errors import ConfigError
+from robot_rl.errors import ConfigError, SetupError
+
+if TYPE_CHECKING:
+    from robot_rl.run.experiment import Experiment
+
+log = logging.getLogger(__name__)
 
 TEXT = """
 Import a LeRobotDataset v3 for the task of an experiment, or a Minari dataset for experiment=gym.
-`train.dataset=FOLDER` learns from it.
+`train.dataset=FOLDER` learns from it. FOLDER becomes a run folder: review, verify, export and
+reward train take it as one that robot-rl record made.
 
 Of a LeRobotDataset: features are expected under the names of our own export; --map says where the
 names differ. State and action must have the size and meaning of the task's, and the dataset must
@@ -43,6 +51,7 @@ robot-rl import recorded --out runs/demos experiment=peg_insert_easy_pixels \\
     --map observation.images.hand=image/wrist --map observation.images.top=image/front \\
     --success last
 robot-rl train experiment=peg_insert train.dataset=runs/demos
+robot-rl review runs/demos
 robot-rl import recorded --out runs/demos experiment=pick_insert --success last \\
     --without-actions --inverse runs/pick_insert/RUN
 robot-rl import runs/guided --out runs/demos experiment=peg_insert --inverse runs/peg_insert/RUN
@@ -57,6 +66,7 @@ STRANGE = 0.5  # share of the steps of which the model is unsure; of fitting rec
 
 def run(argv: Sequence[str]) -> int:
     """Import the dataset; return 0 when every episode is in the store."""
+    from robot_rl.run.at_work import at_work
     from robot_rl.run.experiment import Experiment
     from robot_rl.store.dataset import find_store
 
@@ -106,6 +116,9 @@ def run(argv: Sequence[str]) -> int:
     is_run = bool(args.inverse) and find_store(args.dataset) is not None
     is_minari = not is_run and engine("robot_rl.data.minari_import:is_minari")(args.dataset)
     _check_actions(parser, args, is_run=is_run, is_minari=is_minari)
+    resolved = _resolved(experiment)
+    if _is_other_run(args.out):
+        experiment.keep(resolved or {}, args.out)  # refuses all but the same experiment
     inverse = _inverse(args.inverse, task.spec) if args.inverse else None
     with ProgressBar("episodes imported") as progress:
         if is_run:
@@ -114,6 +127,9 @@ def run(argv: Sequence[str]) -> int:
             figures = _minari(parser, task, args, progress)
         else:
             figures = _lerobot(parser, task, args, inverse, progress)
+    if resolved is not None and not (args.out / RUN).is_file():
+        with at_work(experiment.keep(resolved, args.out), "record"):
+            pass  # its rows are there, as of a run that was recorded
     write_json(args.json, figures)
     say(f"{figures['episodes']} episodes, {figures['steps']} steps in {args.out}")
     if inverse:
@@ -129,6 +145,26 @@ def run(argv: Sequence[str]) -> int:
             )
     say(f"learn from them with train.dataset={args.out}")
     return 0
+
+
+def _resolved(experiment: Experiment) -> dict[str, Any] | None:
+    """Every value in force; None where a section needs a package that an import does not."""
+    try:
+        return experiment.resolved()
+    except SetupError as error:
+        log.warning("what is imported can be learned from, but is no run folder: %s", error)
+        return None
+
+
+def _is_other_run(out: Path) -> bool:
+    """Whether a folder belongs to a run that no import has made."""
+    return (out / RUN).is_file() and not _is_import(out)
+
+
+def _is_import(folder: Path) -> bool:
+    from robot_rl.data.import_store import SUMMARY
+
+    return (folder / SUMMARY).is_file()
 
 
 def _model(name: str) -> Any:
@@ -176,7 +212,7 @@ def _inverse(runs: Sequence[Path], spec: Any) -> Any:
 def _guided(run: Path) -> bool:
     """Whether people guided the arm by hand in a run."""
     config = run / "config.yaml"
-    if not config.is_file():
+    if not config.is_file() or _is_import(run):
         return False  # a store file, or an import
     return read_yaml(config).get("operator", {}).get("name") == "kinesthetic"
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 TEXT = """
 Find the serial lines that leader arms are on, watch a leader's joints, or calibrate it: put it into
-the pose that is named, press Enter, let go of its trigger, press Enter, pull the trigger, press
-Enter. The calibration is kept for every later run with this leader. Nothing is written to the
-servos, and no robot is moved.
+the pose that is named, press Enter, turn each joint a little the way that is told, press Enter, let
+go of its trigger, press Enter, pull the trigger, press Enter. The calibration is kept for every
+later run with this leader. Nothing is written to the servos, and no robot is moved.
 """
 EXAMPLES = """
 robot-rl leader                                          the serial lines of this machine
@@ -70,7 +70,7 @@ def _list() -> int:
 
 
 def _calibrate(config: SerialLeading, robot: Any, signs: tuple[int, ...]) -> None:
-    """Measure zeros and trigger, and save them."""
+    """Measure zeros and trigger, check the signs, and save them."""
     from robot_rl_hardware import leader_map
     from robot_rl_hardware.leader import map_name
 
@@ -89,6 +89,12 @@ def _calibrate(config: SerialLeading, robot: Any, signs: tuple[int, ...]) -> Non
         _wait(f"Put the leader {words} ({_degrees(known_rad)}), then press Enter.")
         measured = _measure(line)
         zero_rad = leader_map.solve(measured[:n], known_rad, signs, quarters=config.quarters)
+        aside_rad, motions = config.second_pose(robot)
+        say("From this pose turn each joint by about 20 degrees, one after the other:")
+        for number, motion in enumerate(motions, start=1):
+            say(f"  joint {number}: {motion}")
+        _wait("(as seen from behind the foot, along x of the base). Hold it so, then press Enter.")
+        leader_map.check_signs(measured[:n], _measure(line)[:n], signs, aside_rad)
         ends = None
         if len(line.ids) > n:
             _wait("Let go of the trigger, then press Enter.")
@@ -168,7 +174,7 @@ def _wait(words: str) -> None:
     if not sys.stdin.readline():
         raise SetupError(
             "calibration needs somebody at the keyboard",
-            expected="Enter, three times",
+            expected="Enter before each measurement",
             got="the end of the input",
             fix="run it in a terminal",
         )

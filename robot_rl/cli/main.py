@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import keyword
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -99,8 +101,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Never raises, so tests and programs can call it.
 
     0 = done; 1 = the command ran and the answer is "no" (for example a failed check), or there was
-    an unexpected error; 2 = wrong usage, configuration or machine; 130 = interrupted.
+    an unexpected error; 2 = wrong usage, configuration or machine; 130 = interrupted, and so 143
+    and 129 where SIGTERM (systemd, docker stop) or SIGHUP (a terminal that is closed) has ended it.
     """
+    if argv is None:
+        _end_in_order()
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words or bool(os.environ.get("ROBOT_RL_DEBUG"))
     words = [w for w in words if w != "--debug"]
@@ -113,13 +118,46 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(words)
     except SystemExit as stop:  # argparse: 0 after --help, 2 after wrong usage
         return stop.code if isinstance(stop.code, int) else 2
-    except KeyboardInterrupt:
-        print("\ninterrupted; what was recorded is safe", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as end:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("\ninterrupted; what was recorded is safe", file=sys.stderr)
+        return 128 + (end.number if isinstance(end, EndedError) else signal.SIGINT)
     except BrokenPipeError:  # `robot-rl ... | head`
         return 0
     except Exception as error:  # the last resort of the program; --debug shows the traceback
         return _explain(error, debug)
+
+
+class EndedError(KeyboardInterrupt):
+    """A signal asks this program to end, as Ctrl-C does: everything that it runs ends in order."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def _end_in_order() -> None:
+    """Once: a shell and the kernel may both send SIGHUP, and what ends must not be cut short."""
+    asked: list[int] = []
+    shown = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+
+    def end(number: int, _: object) -> None:
+        if number == signal.SIGHUP:
+            _say_nowhere(shown)
+        if not asked:
+            asked.append(number)
+            raise EndedError(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # not where nohup has it ignored
+            signal.signal(number, end)
+
+
+def _say_nowhere(descriptors: Sequence[int]) -> None:
+    """What is still said to a terminal that is gone must not cut short what ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
 
 
 def _dispatch(words: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def _arguments(kind: str, run: Path) -> list[str]:
 
     from robot_rl.errors import ConfigError, did_you_mean
     from robot_rl.ros.graph import ros_arguments
+    from robot_rl.ros.supervise import node_environment
     from robot_rl.run.experiment import Experiment
     from robot_rl.run.graph import graph_of
 
@@ -58,6 +60,7 @@ def _arguments(kind: str, run: Path) -> list[str]:
             got=kind,
             fix=did_you_mean(kind, graph),
         )
+    os.environ.update(node_environment(graph[kind], os.environ))  # its keystore, for one
     (run / "ros").mkdir(exist_ok=True)
     path = run / "ros" / f"{kind}.yaml"
     path.write_text(yaml.safe_dump({"/**": {"ros__parameters": dict(graph[kind].params)}}))

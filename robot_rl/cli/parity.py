@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
 
 TEXT = """
-Compare the scene of an experiment or a task in two engines: masses, joints, drives, kinematics,
-mass matrix and torques of gravity at 50 poses. Without --engine, the USD stage is read back and
-compared with MuJoCo's model. With --engine physx, PhysX 5 (the engine of Isaac Sim, on the CPU) is
-asked for the same, and both engines move the arm, drop and slide a part and insert the peg. Writes
-a page with a table and curves. docs/isaac.md explains every line and its gate.
+Compare the scene of an experiment or a task, as it is without randomisation, in two engines:
+masses, joints, drives, shapes and friction; kinematics, mass matrix and torques of gravity at 50
+poses. Without --engine, the USD stage is read back and compared with MuJoCo's model. With --engine
+physx, PhysX 5 (the engine of Isaac Sim, on the CPU) is asked, too, and both engines move the arm,
+drop and slide a part, land the hand and insert the peg. Writes a page with a table and curves.
+docs/isaac.md explains every line and its gate.
 """
 EXAMPLES = """
 robot-rl parity peg_insert
@@ -37,6 +38,7 @@ def run(argv: Sequence[str]) -> int:
     experiment = scene_from(args)
     if experiment is None:
         return 0
+    engine("robot_rl.run.parity:need_file")(args.out, "parity.html")  # before it measures
     result = engine("robot_rl.run.parity:measure")(experiment, args.engine)
     page = engine("robot_rl.report.parity:write_page")(args.out, result)
     write_json(args.json, {key: value for key, value in result.items() if key != "traces"})

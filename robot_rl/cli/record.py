@@ -30,6 +30,7 @@ def run(argv: Sequence[str]) -> int:
         return 0
     from robot_rl.report.dashboard import Dashboard
 
+    say(f"run folder  {experiment.run_dir}")
     with Dashboard(f"{experiment.name} ({experiment.runtime}, demonstrations)") as board:
         result = engine("robot_rl.run.record:record")(experiment, board.update)
     write_json(args.json, result)

@@ -112,6 +112,21 @@ def run(argv: Sequence[str]) -> int:
     return VERBS[argv[0]](argv[1:])
 
 
+def _refuse_existing(folder: Path, kind: str) -> None:
+    """Raise where the folder has a model of this kind: runs may use it, and find it by its place.
+
+    A model of another kind may be beside it, and an interrupted training leaves none.
+    """
+    known = folder / f"{kind}.json"  # written last
+    if known.is_file():
+        raise ConfigError(
+            f"{folder} has a model already",
+            expected=f"a folder without a model of the kind {kind}",
+            got=f"{known.name}, which would be overwritten",
+            fix="choose another folder: --out FOLDER; or move the old model away",
+        )
+
+
 def _train(argv: Sequence[str]) -> int:
     parser = _parser("train", TRAIN, EXAMPLES)
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the model")
@@ -133,6 +148,7 @@ def _train(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     args = parser.read(argv)
+    _refuse_existing(args.out, args.kind)
     film = _film(parser, args, "updates", "hold_steps", "seed")
     config, learn = film, "success.train:learn_success"
     if args.kind == "progress":
@@ -169,6 +185,7 @@ def _clip(argv: Sequence[str]) -> int:
         "--alpha", type=float, default=0.5, help="0 = ignore the baseline (default: 0.5)"
     )
     args = parser.read(argv)
+    _refuse_existing(args.out, "clip")
     net = engine("robot_rl.nets.clip:ClipNet")(args.clip, args.revision)
     spec, episodes = _episodes(args.runs, _film(parser, args))
     with ProgressBar("episodes scored") as progress:
@@ -204,10 +221,13 @@ def _eval(argv: Sequence[str]) -> int:
     parser.add_argument("--page", type=Path, metavar="FILE", help="default: FOLDER/KIND.html")
     args = parser.read(argv)
     there = [k for k in JUDGED if (args.model / f"{k}.json").is_file()]
+    kinds = [args.kind] if args.kind else there or ["success"]
+    if args.page and len(kinds) > 1:
+        parser.error(f"--page is for one model, and there are {' and '.join(kinds)}: add --kind")
     emptied: list[Any] = []
     spec, episodes = _episodes(args.runs, _film(parser, args), emptied)
     told: dict[str, Any] = {}
-    for kind in [args.kind] if args.kind else there or ["success"]:
+    for kind in kinds:
         model, figures, strips = JUDGED[kind](args.model, spec, episodes, emptied)
         page = engine("robot_rl.report.rewards:write_reward_page")(
             args.page or args.model / f"{kind}.html",
@@ -218,8 +238,8 @@ def _eval(argv: Sequence[str]) -> int:
         )
         _tell(kind, figures)
         say(f"look at it: {page}")
-        told |= figures
-    write_json(args.json, told)
+        told[kind] = figures
+    write_json(args.json, told if len(kinds) > 1 else told[kinds[0]])
     return 0
 
 
@@ -273,6 +293,7 @@ def _prefer(argv: Sequence[str]) -> int:
     args = parser.read(argv)
     if (args.truth is None) == (not args.server):
         parser.error("give --server URL with --vlm and --task, or --truth NOISE")
+    _refuse_existing(args.out, "preference")
     names = ("pairs", "rounds", "updates", "seed")
     config = _config(parser, "preference.train:PreferenceConfig", args, names)
     experiment = Experiment.load(args.runs)

@@ -57,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
 def train_with_dashboard(experiment: Experiment, *, ray: str | None = None) -> dict[str, Any]:
     """Train with the dashboard on, print the outcome and return the figures; ray: see `train`.
 
-    report.html is written regularly while the run goes on, and at the end.
+    report.html is written regularly while the run goes on, and at the end, whatever ends it.
     """
     from robot_rl.report.dashboard import Dashboard
     from robot_rl.report.live import Live
@@ -67,19 +67,22 @@ def train_with_dashboard(experiment: Experiment, *, ray: str | None = None) -> d
     drawn = experiment.is_simulated and not experiment.actors  # the scenes are in their folders
     live = Live(experiment.run_dir, experiment.mirror if drawn else None)
     title = f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})"
-    with inviting(experiment), Dashboard(title) as board:
+    try:
+        with inviting(experiment), Dashboard(title) as board:
 
-        def watch(stats: dict[str, Any]) -> None:
-            board.update(stats)
-            live.update(stats)
+            def watch(stats: dict[str, Any]) -> None:
+                board.update(stats)
+                live.update(stats)
 
-        try:
             result = train(experiment, watch, **({} if ray is None else {"ray": ray}))
-        except KeyboardInterrupt:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
             say(f"\nto go on:  {command_again(experiment)}")
-            raise
+        live.end()
+        raise
     say(summary(result))
-    say(f"report      {live.write()}")
+    if report := live.write():
+        say(f"report      {report}")
     return result
 
 

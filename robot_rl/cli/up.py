@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     if experiment is None:
         return 0
     from robot_rl.ros.graph import module_of
-    from robot_rl.run.graph import graph_of
+    from robot_rl.run.graph import graph_of, with_console
 
     graph = graph_of(experiment)
     if args.print:
@@ -58,6 +58,8 @@ def run(argv: Sequence[str]) -> int:
             engine("robot_rl.run.preflight:keep_findings")(findings, arm.run_dir)
         if not experiment.link.paired:
             say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
+        if with_console(experiment):
+            say(f"page for the operator: robot-rl console {experiment.run_dir}")
         with inviting(experiment):
             return _supervise(graph, experiment)
 

@@ -11,7 +11,7 @@ from robot_rl.cli.progress import ProgressBar
 TEXT = """
 Read everything in a run folder and compare it with its checksums: configuration, every row of every
 store, checkpoints, policies; of a run with several arms, of each. Exit code 1 when something is
-damaged: the line says what, and the fix.
+damaged, or gone although the folder says that it was there: the line says what, and the fix.
 
 No row is changed. Rows that an older version wrote have no checksum of their own: of those, what
 can be checked is.

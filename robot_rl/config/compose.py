@@ -8,9 +8,10 @@ against the dataclasses (`robot_rl.config.registry.build`), which know the right
 from __future__ import annotations
 
 import copy
+import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +23,7 @@ from robot_rl.errors import ConfigError, SetupError, did_you_mean
 SHORT = {"double": "ros.double"}
 """What may be written on the command line for a longer key."""
 
-MAX_FILES = 1000
+MAX_FILES, MAX_FOLDERS = 1000, 10_000
 REFERENCE = re.compile(r"\$\{[A-Za-z0-9_][A-Za-z0-9_.]*\}")
 LISTS = ("actors",)
 """Keys whose value may be written as a list without brackets: actors=left,right."""
@@ -150,11 +151,37 @@ def _with_values(words: Sequence[str], known: Sequence[str], extra_dir: Path | N
 def _state_of(folders: Sequence[Path]) -> frozenset[tuple[object, ...]]:
     """The YAML files with what changes when they do; a link that leads nowhere is no file."""
     found = set()
-    for path in (path for folder in folders for path in folder.rglob("*.yaml")):
+    for path in (path for folder in folders for path in _yaml_files(folder)):
         with suppress(OSError):
             stat = path.stat()
             found.add((path, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
     return frozenset(found)
+
+
+def _yaml_files(folder: Path) -> Iterator[Path]:
+    """Every YAML file that Hydra finds in a folder: behind links to folders, too, but once.
+
+    Raises:
+        ConfigError: there is too much to look at.
+    """
+    seen: set[str] = set()
+    count = 0
+    for place, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith(".")]  # .git, .venv
+        count += sum(name.endswith(".yaml") for name in files)
+        if count > MAX_FILES or len(seen) > MAX_FOLDERS:
+            raise ConfigError(
+                f"{folder} holds more than configurations",
+                expected=f"at most {MAX_FILES} YAML files in {MAX_FOLDERS} folders",
+                got="more",
+                fix="give a folder of its own: --config-dir DIR",
+            )
+        yield from (Path(place, name) for name in sorted(files) if name.endswith(".yaml"))
 
 
 @lru_cache(maxsize=32)
@@ -164,7 +191,8 @@ def _composed(words: tuple[str, ...], shipped: Path, own: Path | None = None, *,
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
-    more = [f"hydra.searchpath=[file://{own}]"] if own else []
+    quoted = str(own).replace("\\", "\\\\").replace("'", "\\'")  # any folder of a person
+    more = [f"hydra.searchpath=['file://{quoted}']"] if own else []
     GlobalHydra.instance().clear()  # a caller may have used Hydra for itself
     with initialize_config_dir(str(shipped), version_base="1.3"):
         return hydra_compose("config", [*words, *WITHOUT, *more])
@@ -174,18 +202,11 @@ def refuse_foreign(folder: Path) -> None:
     """Look at every YAML file of a folder before Hydra reads one.
 
     Raises:
-        ConfigError: a file is too large, written out, or calls a resolver.
+        ConfigError: there are too many, or a file is too large, written out, or calls a resolver.
     """
     import yaml
 
-    for number, path in enumerate(sorted(folder.rglob("*.yaml"))):
-        if number == MAX_FILES:
-            raise ConfigError(
-                f"{folder} holds more than configurations",
-                expected=f"at most {MAX_FILES} YAML files",
-                got="more",
-                fix="give a folder of its own: --config-dir DIR",
-            )
+    for path in _yaml_files(folder):
         with suppress(OSError, yaml.YAMLError):  # Hydra says it, if it reads this one at all
             refuse_resolvers(read_yaml(path), str(path.relative_to(folder)))
 
@@ -224,18 +245,7 @@ def robot_sheet(name: str) -> Mapping[str, Any]:
 
 def _friendly(word: str, known: Sequence[str], extra_dir: Path | None) -> str:
     """Check one override; turn a value override into Hydra's "set or add" form. known: groups."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    try:
-        override = OverridesParser.create().parse_override(word)
-    except HydraException as error:
-        raise ConfigError(
-            f"cannot read '{word}'",
-            expected="key=value, e.g. experiment=peg_insert, seed=1, algo.gamma=0.98",
-            got=word,
-            fix="quote values with spaces or brackets: 'key=\"a b\"'",
-        ) from error
+    override, word = _parsed(word)
     key = override.key_or_group
     if key in LISTS:
         return f"++{key}={_sections(override, word)}"
@@ -252,6 +262,35 @@ def _friendly(word: str, known: Sequence[str], extra_dir: Path | None) -> str:
     if key in SHORT:
         word = SHORT[key] + word.removeprefix(key)
     return word if word[0] in "+~" else "++" + word
+
+
+def _parsed(word: str) -> tuple[Any, str]:
+    """An override as Hydra reads it, and the word that it reads so.
+
+    A text that Hydra's grammar does not know is taken as it stands, so that a folder may have any
+    name (`run_dir=/data/jörg/it's`), and a home folder its short one, also where a shell keeps it.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    key, equals, text = word.partition("=")
+    if text.startswith("~/"):
+        text = str(Path(text).expanduser())
+        word = f"{key}={text}"
+    parser = OverridesParser.create()
+    try:
+        return parser.parse_override(word), word
+    except HydraException as error:
+        if equals and text and text[0] not in "[{('\"":
+            quoted = f"{key}='{text.replace(chr(39), chr(92) + chr(39))}'"
+            with suppress(HydraException):
+                return parser.parse_override(quoted), quoted
+        raise ConfigError(
+            f"cannot read '{word}'",
+            expected="key=value, e.g. experiment=peg_insert, seed=1, algo.gamma=0.98",
+            got=word,
+            fix="quote values with brackets that are text: 'key=\"[a]\"'",
+        ) from error
 
 
 def _sections(override: Any, word: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+PAIRING = re.compile(r"\brrl\d+:\S+")  # as `robot-rl pair` prints it
 PACKAGES = ("robot-rl", "numpy", "torch", "mujoco", "pyzmq", "gymnasium", "ros-jazzy-rclpy")
 
 
@@ -32,8 +34,11 @@ def collect() -> dict[str, Any]:
 
 
 def command() -> str:
-    """What was typed, quoted for a shell: program name and arguments."""
-    return shlex.join(["robot-rl", *sys.argv[1:]])
+    """What was typed, quoted for a shell: program name and arguments.
+
+    A pairing string is a secret for ten minutes, and a run folder is passed on: it is left out.
+    """
+    return shlex.join(["robot-rl", *(PAIRING.sub("rrl1:...", word) for word in sys.argv[1:])])
 
 
 def git_state() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from robot_rl.errors import ConfigError
-from robot_rl.system.files import replace_text
+from robot_rl.system.files import replace_file
 
 MAX_BYTES = 1 << 20  # a run's whole configuration has about 20 kB
 MAX_VALUES = 100_000  # written out, without aliases
@@ -32,7 +32,7 @@ def read_yaml(path: Path) -> Any:
 def write_yaml(path: Path, data: Mapping[str, Any]) -> None:
     """Write a YAML file: the whole of it, or the one before stays."""
     text = yaml.safe_dump(dict(data), sort_keys=False, default_flow_style=None, width=100)
-    replace_text(path, text)
+    replace_file(path, text)
 
 
 def parse_yaml(data: str | bytes, name: str) -> Any:

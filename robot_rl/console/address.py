@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from contextlib import suppress
 
 from robot_rl.errors import ConfigError, SetupError
+from robot_rl.system.ports import keep_name, probe
 
 HOST, FIRST_PORT, PORTS = "127.0.0.1", 8080, 20
 
@@ -30,15 +32,6 @@ def check_loopback(host: str) -> None:
         )
 
 
-def probe(host: str, port: int) -> int:
-    """The port, if it is free (0: one that the system chooses). Raises `OSError` if it is not."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as found:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        return found.getsockname()[1]
-
-
 def check_free(host: str, port: int) -> None:
     """Raise `SetupError` when the port is taken."""
     try:
@@ -52,11 +45,19 @@ def check_free(host: str, port: int) -> None:
         ) from error
 
 
+_kept: dict[int, socket.socket] = {}  # ports that `free_port` has given to this process
+
+
 def free_port(first: int = FIRST_PORT, host: str = HOST) -> int:
-    """The first free one of `PORTS` ports from `first` on; any other when all are taken."""
+    """The first free one of `PORTS` ports from `first` on; any other when all are taken.
+
+    It is kept for this process from now on, not only from when it listens: two runs that are
+    started together look for one at the same time, and import their tasks before they listen.
+    """
     for port in range(first, first + PORTS):
-        try:
-            return probe(host, port)
-        except OSError:
-            continue
+        with suppress(OSError):
+            found = probe(host, port)
+            if found not in _kept:
+                _kept[found] = keep_name(f"page/{found}")
+            return found
     return probe(host, 0)

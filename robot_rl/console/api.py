@@ -5,12 +5,13 @@ With several arms, `?arm=NAME` says which one is meant.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, HTTPException, Query
+from fastapi import APIRouter, Body, Depends, HTTPException, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from robot_rl.console.doors import Operator, TheConsole, Watcher, operator
+from robot_rl.console.doors import Console, Operator, TheConsole, Watcher, console_of, operator
 from robot_rl.console.exports import chunks
 from robot_rl.console.shift import strip, totals
 from robot_rl.console.signals import MOST_SIGNALS
@@ -21,7 +22,8 @@ STOPS = ("hold", "stop")  # whoever may look may stop the robot
 SEATED = ("ready",)  # lets the arm move: only for the session that has the lease
 STRIP = 20  # episodes of the strip
 MAX_ITEM = 128  # characters of the name of an item
-COMMANDS = (*STOPS, *SEATED, "go", "acknowledge", "resume")
+GOES_ON = ("go", "acknowledge", "resume")  # what was stopped: not beside somebody in the seat
+COMMANDS = (*STOPS, *SEATED, *GOES_ON)
 Which = Annotated[EpisodeId, Depends(EpisodeId)]  # ?run=...&actor=...&episode=...
 router = APIRouter(prefix="/api")
 
@@ -53,18 +55,45 @@ async def lease(verb: str, console: TheConsole, session: Operator) -> dict[str, 
     return {"holder": console.access.holder.name if console.access.holder else None}
 
 
+def meant(request: Request, verb: str) -> list[Console]:
+    """The console that a command is for. A stop that names an arm which is not there is for all."""
+    try:
+        return [console_of(request)]
+    except HTTPException:
+        if verb not in STOPS:
+            raise
+        return list(request.app.state.arms.values())
+
+
 @router.post("/command/{verb}")
-async def command(verb: str, console: TheConsole, session: Watcher) -> dict[str, Any]:
-    """Anybody may hold and stop; the rest needs an operator, `ready` the one in the seat."""
+async def command(
+    verb: str,
+    consoles: Annotated[list[Console], Depends(meant)],
+    session: Watcher,
+    left: str = "",
+) -> dict[str, Any]:
+    """Anybody may hold and stop; the rest needs an operator, `ready` the one in the seat.
+
+    What was stopped is let go on by whoever has the seat, at this console or at another one of the
+    run; while nobody has it, or they were not heard of for `PRESENT_S`, by any operator.
+
+    left: not empty with `hold` = nobody asked for it: the page went away while it drove.
+    """
     if verb not in COMMANDS:
         raise HTTPException(404, f"one of {', '.join(COMMANDS)}")
     if verb not in STOPS:
         operator(session)
-    if verb in SEATED and not console.access.hears(session):
+    if verb in SEATED and not consoles[0].access.hears(session):
         raise HTTPException(409, "take the seat first")
-    audit.info("%s: %s", console.who(session), verb)
-    answer, _ = await console.feed.panel.ask("command", verb=verb)
-    return dict(answer)
+    if verb in GOES_ON and (who := consoles[0].access.other_present(session)):
+        audit.info("%s: %s refused: %s has the seat", consoles[0].who(session), verb, who)
+        raise HTTPException(409, f"{who} has the seat, and lets it go on")
+    for console in consoles:
+        audit.info("%s: %s%s", console.who(session), verb, " (the page was left)" if left else "")
+        console.feed.say_left(bool(left) and verb == "hold")
+    asked = (console.feed.panel.ask("command", verb=verb) for console in consoles)
+    answers = await asyncio.gather(*asked)
+    return dict(answers[0][0])
 
 
 @router.post("/accept")

@@ -26,7 +26,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from robot_rl.console import api, intake, sockets
-from robot_rl.console.access import Access
+from robot_rl.console.access import NOTE_S, Access
 from robot_rl.console.doors import FRAGMENT, NO_SESSION, Console, Doors, TheDoors, Watcher
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.system.audit import audit
@@ -39,7 +39,6 @@ PAGES = {
     "xr": "/xr",
 }  # where a link may lead; never an address that a link names
 COOKIE_S = 30 * 24 * 3600
-OFFER_S = 1.0  # between two looks whether who has the seat is silent
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -79,7 +78,7 @@ async def _offer_seat(access: Access) -> None:
     """A page that was closed in the seat keeps no terminal and no other console out for good."""
     while True:
         access.offer()
-        await asyncio.sleep(OFFER_S)
+        await asyncio.sleep(NOTE_S)
 
 
 def guarded(doors: Doors, title: str, first: str, lifespan: Lifespan | None = None) -> FastAPI:
@@ -109,12 +108,15 @@ def guarded(doors: Doors, title: str, first: str, lifespan: Lifespan | None = No
 
 async def enter(request: Request, doors: TheDoors, token: str = "", page: str = "") -> Response:
     """Open a session with a token, once. page: one of `PAGES`; any other leads to the first."""
+    address = PAGES.get(page, PAGES[""])
+    if secret := doors.access.reenter(token, doors.session(request)):
+        return RedirectResponse(f"{address}#{FRAGMENT}={secret}", 303)
     entry = doors.access.enter(token, request.headers.get("user-agent", ""))
     if entry is None:
         audit.warning("a link was refused: wrong, or used before")
         return FileResponse(STATIC / "refused.html", 403)
     audit.info("%s entered", entry.session.name)
-    response = RedirectResponse(f"{PAGES.get(page, PAGES[''])}#{FRAGMENT}={entry.secret}", 303)
+    response = RedirectResponse(f"{address}#{FRAGMENT}={entry.secret}", 303)
     secure = doors.certificate is not None
     response.set_cookie(
         doors.cookie,

@@ -27,7 +27,7 @@ from fastapi.requests import HTTPConnection
 
 from robot_rl.console.access import Access, Seat
 from robot_rl.console.app import guarded
-from robot_rl.console.doors import Doors, Operator, Watcher, accept
+from robot_rl.console.doors import Doors, Operator, Watcher, accept, cookie_name
 from robot_rl.console.remembered import Role
 from robot_rl.console.serve import hosts_of, server_for
 from robot_rl.errors import RobotRLError
@@ -146,7 +146,7 @@ def camera_server(
     doors = CameraDoors(
         access=access,
         hosts=hosts_of(host, port),
-        cookie=f"robot_rl_cameras_{port}",
+        cookie=cookie_name("cameras", port),
         eyes=eyes,
         keep=keep,
         drawn=drawn,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,7 +15,7 @@ from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.feed import Feed
 from robot_rl.console.notes import Notes
 from robot_rl.console.records import Records
-from robot_rl.console.remembered import PageSession, Role, digest
+from robot_rl.console.remembered import PageSession, Role
 from robot_rl.errors import did_you_mean
 from robot_rl.system.audit import audit
 
@@ -72,8 +71,7 @@ class Doors:
             told = offered(connection).removeprefix(SUBPROTOCOL)
         else:
             told = connection.headers.get(SECRET, "")
-        same = session is not None and hmac.compare_digest(digest(told), session.secret)
-        return session if same else None
+        return session if session is not None and session.knows(told) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +86,11 @@ class Console(Doors):
     def who(self, session: PageSession) -> str:
         """Who says something, and to which of several arms: for the audit log."""
         return f"{session.name}, {self.arm}" if self.arm else session.name
+
+
+def cookie_name(page: str, port: int, certificate: PageCertificate | None = None) -> str:
+    """Of a page at a port: cookies ignore ports and schemes, and a page keeps a secret for each."""
+    return f"robot_rl_{page}_{port}{'_https' if certificate else ''}"
 
 
 def offered(socket: HTTPConnection) -> str:

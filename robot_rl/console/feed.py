@@ -30,6 +30,7 @@ SLOW_S = 0.7  # between two pictures that nobody looks at closely
 IDLE_S = 2.0  # a camera nobody asks for is not fetched
 AWAY_S = 0.5  # between two tries while the robot side is away
 LOOK_S = 0.3  # between two looks into the store for what models say now
+SETTLED_S = 2.0  # a hold that was asked for longer ago has begun, or is over
 FROZEN_S = 1.0  # a camera that shows the same picture this long is called frozen
 DEFECT = {
     "word": "OFFLINE",
@@ -94,6 +95,7 @@ class Feed:
         self._values: dict[str, Any] = {"robot": {}}
         self._fresh = asyncio.Condition()
         self._count = 0
+        self._left_s: float | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -117,6 +119,10 @@ class Feed:
         stamp_s: monotonic time at which the page said it.
         """
         self._control.send(text, stamp_s)
+
+    def say_left(self, left: bool) -> None:
+        """Whether the hold asked for now comes from a page that was left while it drove."""
+        self._left_s = time.monotonic() if left else None
 
     async def newest(self, seen: int) -> tuple[int, dict[str, Any]]:
         """(count, telemetry) as soon as there is another than `seen`; a slow reader misses some."""
@@ -212,6 +218,10 @@ class Feed:
                 "findings": self._figures.findings,
                 "curves": {k: list(v) for k, v in self._figures.curves.items() if v},
             }
-        word, reason = word_of(view, paused=self._paused.exists())
+        since_s, waits = self._left_s, ((view or {}).get("gate") or {}).get("waits")
+        if since_s is not None and not waits and time.monotonic() - since_s > SETTLED_S:
+            self._left_s = None
+        left = self._left_s is not None
+        word, reason = word_of(view, paused=self._paused.exists(), left=left)
         said = {"word": word, "says": SAYS[word], "reason": reason, "advice": advice_of(view)}
         return said | {"robot": view or {}} | self._seen

@@ -21,6 +21,7 @@ from robot_rl.console.compatible import Compatible
 from robot_rl.console.exports import file_of
 from robot_rl.console.signals import plots, signals_of
 from robot_rl.console.starts import MOST_STARTS, Starts
+from robot_rl.console.unfinished import still_runs
 from robot_rl.data.names import action_names
 from robot_rl.errors import StoreError
 from robot_rl.spec import Spec
@@ -43,8 +44,9 @@ from robot_rl.store.labels import (
 from robot_rl.store.rows import MAX_NUMBER, RowKind
 from robot_rl.store.scenes import SCENES, Scenes
 from robot_rl.store.store import Store
+from robot_rl.store.summary import EpisodeRecord
 from robot_rl.system import priority
-from robot_rl.types import EpisodeId, Frame, Label, RobotState
+from robot_rl.types import Ending, EpisodeId, Frame, Label, RobotState
 
 SCENE = "scene"  # the camera of a simulated run without cameras: drawn when somebody looks
 STORES = (ACTOR_STORE, STORE)  # of a run over ROS 2; of a lockstep run
@@ -168,6 +170,8 @@ class Records:
         drivers = self._drivers_of()
         agrees = self._compatible.read()
         truths = {id_: x.value > 0.0 for id_, x in store.last_scores(PREDICATE).items()}
+        records = store.episode_summaries()
+        running = self._running(records)
         return [
             {
                 "run": r.id.run,
@@ -177,7 +181,7 @@ class Records:
                 "steps": r.steps,
                 "human_steps": r.human_steps,
                 "drove": people.get(r.id, {}),
-                "ending": r.ending,
+                "ending": None if r.id in running else r.ending or Ending.ABORTED,
                 "success": r.success,
                 "stamp_ns": r.stamp_ns,
                 "review": _verdict(said := reviews.get(r.id, Review())),
@@ -186,8 +190,17 @@ class Records:
                 "compatible": agrees[r.id][0] if r.id in agrees else None,
                 "authors": sorted({x.author for x in standing(labels.get(r.id, ()))}),
             }
-            for r in reversed(store.episode_summaries())
+            for r in reversed(records)
         ]
+
+    def _running(self, records: Sequence[EpisodeRecord]) -> set[EpisodeId]:
+        """The episodes that are being recorded: of each actor its newest, while it works."""
+        newest = {(r.id.run, r.id.actor): r for r in records}
+        return {
+            r.id
+            for r in newest.values()
+            if r.ending is None and still_runs(self._run_dir, self.store.path, r.stamp_ns / 1e9)
+        }
 
     def _drivers_of(self) -> Mapping[EpisodeId, frozenset[str]]:
         """The drivers of each episode's steps; only what is new since the last call is read."""
@@ -246,9 +259,15 @@ class Records:
             "scores": _scores(labels) + self._compatible.curves(id_),
             "review": _verdict(said),
             "inferred": sum(x.kind == ACTION_SPREAD for x in labels),
+            "ending": self._ending(id_, store),
             "authors": sorted({x.author for x in standing(x for x in labels if x.kind in FOLDED)}),
             "voices": _voices(said, end.success if end else None, ends.get(PREDICATE), by),
         }  # fmt: skip
+
+    def _ending(self, id_: EpisodeId, store: Store) -> Ending | None:
+        if (known := store.ending(id_)) is not None:
+            return known
+        return None if id_ in self._running(store.episode_summaries()) else Ending.ABORTED
 
     def _cameras(self, spec: Spec | None, id_: EpisodeId) -> list[str]:
         recorded = sorted(spec.cameras) if spec else []
@@ -374,7 +393,7 @@ class Records:
                 Label(id_, first + i, which, kind, value, "person", author, stamp_ns)
                 for i, which in enumerate(meant)
             ]
-            store.append(x if steps is None else check_label(x, steps) for x in labels)
+            store.append(x if steps is None else _checked(x, steps) for x in labels)
         return first
 
     def label_many(self, said: Mapping[str, Any], author: str) -> dict[str, Any]:
@@ -405,14 +424,7 @@ class Records:
                 )
                 for id_, value in values.items()
             ]
-            if kind == "undo" and any(x.value >= x.label for x in labels):
-                raise StoreError(
-                    "an undo names a label that was never given",
-                    expected="the numbers that the answer to the batch named",
-                    got=f"{kind} of {len(labels)} episodes",
-                    fix="reload the page",
-                )
-            store.append(check_label(label, steps[label.id]) for label in labels)
+            store.append(_checked(label, steps[label.id]) for label in labels)
         count = f"{len(labels)} episode{'s' * (len(labels) != 1)}"
         return {"said": f"{kind} of {count}", "of": grouped({x.id: x.label for x in labels})}
 
@@ -478,6 +490,18 @@ class Records:
 
     def _read_frames(self, id_: EpisodeId) -> dict[int, Frame]:
         return {frame.frame: frame for frame in self._holding(id_).frames(id_)}
+
+
+def _checked(label: Label, steps: int) -> Label:
+    """As `check_label`; and an undo names a label that is there, not one of its author's next."""
+    if label.kind == "undo" and label.value >= label.label:
+        raise StoreError(
+            "an undo names a label that was never given",
+            expected=f"the number of a label of {label.author}",
+            got=f"number {label.value:g} of episode {label.id.episode}",
+            fix="reload the page",
+        )
+    return check_label(label, steps)
 
 
 def _jpeg(rgb: NDArray[np.uint8]) -> bytes:

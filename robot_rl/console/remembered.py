@@ -8,6 +8,7 @@ never what would let anybody in, and a day after a page was last heard its sessi
 from __future__ import annotations
 
 import hashlib
+import hmac
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 LASTS_S = 24 * 3600.0  # a shift and a night after a page was last heard
 KEPT_S = 600.0  # how old the time in the file may be
 MAX_SESSIONS = 64
+MAX_SECRETS = 8  # of a session
 MAX_BYTES = 1 << 16
 HEX = 64  # characters of a SHA-256
 
@@ -39,8 +41,9 @@ class Role(StrEnum):
 class PageSession:
     """One browser. name: what others see, given or chosen (`Access.rename`).
 
-    Hashes (`digest`) of the cookie; of the secret, which its page knows besides the cookie that a
-    browser sends to every port of a host; and of the browser's own name (User-Agent). until_s: when
+    Hashes (`digest`) of the cookie; of the secrets, which its pages know besides the cookie that a
+    browser sends to every port of a host (one for each link, newest last, between spaces); and of
+    the browser's own name (User-Agent). until_s: when
     it is over if nothing more is heard of it, in seconds since 1970.
     """
 
@@ -50,6 +53,16 @@ class PageSession:
     role: Role
     name: str
     until_s: float
+
+    def add_secret(self, secret: str) -> None:
+        """Take one more; the oldest is forgotten."""
+        known = [*self.secret.split(), digest(secret)]
+        self.secret = " ".join(known[-MAX_SECRETS:])
+
+    def knows(self, secret: str) -> bool:
+        """Whether a page of this session says this."""
+        told = digest(secret)
+        return any(hmac.compare_digest(told, known) for known in self.secret.split())
 
     @property
     def author(self) -> str:
@@ -120,6 +133,10 @@ class Remembered:
         now_s = self._now()
         return [s for s in found if now_s < s.until_s <= now_s + LASTS_S][:MAX_SESSIONS]
 
+    def is_over(self, session: PageSession) -> bool:
+        """Nothing was heard of it for so long that it needs a new link."""
+        return self._now() > session.until_s
+
     def heard(
         self, session: PageSession, all_: Iterable[PageSession], *, new: bool = False
     ) -> None:
@@ -153,7 +170,7 @@ def _session(row: Any) -> PageSession:
         role=Role(row["role"]),
         until_s=float(row["until_s"]),
     )
-    hashes = (session.cookie, session.secret, session.browser)
+    hashes = (session.cookie, session.browser, *session.secret.split()[:MAX_SECRETS])
     if any(len(h) != HEX or not h.isalnum() for h in hashes) or len(session.name) > HEX:
         raise ValueError("no session")
     return session

@@ -13,11 +13,11 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from robot_rl.console.access import Access, Seat
+from robot_rl.console.access import PEOPLE, PRESENT_S, Access, Numbers, Seat
 from robot_rl.console.app import make_app
 from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.compatible import Agreement
-from robot_rl.console.doors import Console
+from robot_rl.console.doors import Console, cookie_name
 from robot_rl.console.feed import Feed
 from robot_rl.console.intake import MAX_CONNECTIONS, QUEUE, PageProtocol, allow_files
 from robot_rl.console.notes import Notes
@@ -57,8 +57,8 @@ def server_of(
     remembered: see `Access`; other arguments: see `serve`.
     """
     desks = arms or (Desk(arm="", run_dir=run_dir, about=about, mirror=mirror),)
-    cookie = f"robot_rl_console_{port}"  # cookies ignore ports, and a host may have two consoles
-    access = Access(Seat(seat_file(desks[0].run_dir)), remembered)
+    cookie = cookie_name("console", port, certificate)
+    access = Access(Seat(seat_file(desks[0].run_dir)), remembered, Numbers(run_dir / PEOPLE))
     consoles = []
     for desk in desks:
         records = Records(desk.run_dir, desk.mirror, run_dir)
@@ -80,7 +80,13 @@ def server_of(
 
 def _looks(run_dir: Path, records: Records, access: Access) -> Callable[[], dict[str, Any]]:
     """What a console reads from the store now and then: who drove, and what models say now."""
-    shift = Shift(records, lambda: access.holder.author if access.holder else "")
+
+    def driver() -> str:
+        """Who drives now: not who has closed the page in the seat."""
+        person = access.present(PRESENT_S)
+        return person.author if person else ""
+
+    shift = Shift(records, driver)
     agreement = Agreement(run_dir)
 
     def look() -> dict[str, Any]:

@@ -6,12 +6,16 @@ import asyncio
 import math
 import struct
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
+from robot_rl.console.access import Access
 from robot_rl.console.doors import accept, console_of
 from robot_rl.console.feed import Picture
+from robot_rl.console.remembered import PageSession
+from robot_rl.console.telemetry import beside_the_seat
 from robot_rl.errors import LinkError
 from robot_rl.system import plain_json
 
@@ -34,10 +38,10 @@ class PageClock:
     def __init__(self) -> None:
         self._ahead_s, self._since_s = math.inf, 0.0
 
-    def stamp_s(self, text: str, now_s: float) -> float:
+    def stamp_s(self, said: Mapping[str, Any], now_s: float) -> float:
         """Monotonic seconds, at most `now_s`."""
         try:
-            at_s = float(plain_json.loads(text)["at"]) / 1e3
+            at_s = float(said["at"]) / 1e3
         except (ValueError, TypeError, KeyError, OverflowError):
             return now_s
         if not 0.0 <= at_s < LONGEST_S:
@@ -57,12 +61,15 @@ async def control(socket: WebSocket) -> None:
     try:
         while True:
             text = await socket.receive_text()
-            heard = console.access.hears(session)
+            said = said_by(text)
+            heard = console.access.hears_window(session, socket, bool(said.get("held")))
             if heard and len(text) <= MAX_CONTROL:
-                console.feed.send_control(text, clock.stamp_s(text, time.monotonic()))
+                console.feed.send_control(text, clock.stamp_s(said, time.monotonic()))
             await socket.send_text("1" if heard else "0")
     except WebSocketDisconnect:
         return
+    finally:
+        console.access.left(socket)
 
 
 @router.websocket("/ws/video/{camera}")
@@ -96,15 +103,38 @@ async def telemetry(socket: WebSocket) -> None:
     try:
         while True:
             count, values = await console.feed.newest(count)
-            holder = console.access.holder
-            lease = {
-                "holder": holder.name if holder else None,
-                "mine": holder is session,
-                "asked_by": console.access.asked_by() if holder is session else "",
-            }
-            await socket.send_json(values | {"lease": lease})
+            lease = lease_of(console.access, session)
+            taken = any(lease[who] for who in ("holder", "elsewhere", "mine"))
+            reason = beside_the_seat(values["reason"], taken=taken)
+            await socket.send_json(values | {"lease": lease, "reason": reason})
     except (WebSocketDisconnect, RuntimeError):  # RuntimeError: closed while sending
         return
+
+
+def lease_of(access: Access, session: PageSession) -> dict[str, Any]:
+    """What a page says of the seat.
+
+    holder: who has it; None = nobody, or not known. elsewhere: somebody at another console has it.
+    """
+    here = access.present()
+    other = access.elsewhere() if here is None else None
+    mine = other is None and access.holder is session
+    who = here or other
+    return {
+        "holder": (who.name or None) if who else None,
+        "elsewhere": other is not None,
+        "mine": mine,
+        "asked_by": access.asked_by() if mine else "",
+    }
+
+
+def said_by(text: str) -> Mapping[str, Any]:
+    """A message of a page; empty for what is none, or too long."""
+    try:
+        said = plain_json.loads(text) if len(text) <= MAX_CONTROL else {}
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 async def _soon(coming: Coroutine[None, None, Picture]) -> Picture | None:

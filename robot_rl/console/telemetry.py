@@ -28,9 +28,12 @@ CURVES = (
 
 WAITS = {  # for whom the gate, or the run, waits -> what a person may do about it
     "person": "held by a person: press resume",
+    "left": "the page that drove was left, and the arm is held: press resume",
     "device": "the person's device fell silent: press resume",
     "run": "the run is paused; `robot-rl pause RUN --end` and the studio let it go on",
 }
+
+SCRIPT_STOPS = "it stops when somebody takes the seat"
 
 SAYS = {
     "IDLE": "Idle",
@@ -47,20 +50,24 @@ SAYS = {
 """What a person reads for each word of `word_of`; the page adds who the person is."""
 
 
-def word_of(view: Mapping[str, Any] | None, *, paused: bool = False) -> tuple[str, str]:
+def word_of(
+    view: Mapping[str, Any] | None, *, paused: bool = False, left: bool = False
+) -> tuple[str, str]:
     """(word, reason) for the top of the page.
 
     IDLE, RESET?, RESETTING, POLICY, HUMAN, SCRIPT, REWIND, HOLD, PROTECTIVE STOP, or OFFLINE
-    without a robot side. paused: no episode begins.
+    without a robot side. paused: no episode begins. left: a person's hold came from a page that was
+    left while it drove.
     """
     if view is None:
         return "OFFLINE", "the robot side does not answer"
     gate, episode = view.get("gate") or {}, view.get("episode") or {}
     asks = view.get("asks") or ""  # what a person has to do before the arm may move
     mode, reason = gate.get("mode", ""), gate.get("refusal") or gate.get("reason", "")
+    waits = "left" if left and gate.get("waits") == "person" else str(gate.get("waits"))
     stops = [
         (mode == "protective_stop", "PROTECTIVE STOP", gate.get("reason", "")),
-        (bool(gate.get("waits")), "HOLD", WAITS.get(str(gate.get("waits")), reason)),
+        (bool(gate.get("waits")), "HOLD", WAITS.get(waits, reason)),
         (bool(view.get("stopped")), "PROTECTIVE STOP", "the controller was stopped"),
         (not mode, "IDLE", "the gate has not reported yet"),
         (bool(asks), "RESET?", asks),
@@ -70,6 +77,11 @@ def word_of(view: Mapping[str, Any] | None, *, paused: bool = False) -> tuple[st
         (not episode.get("active"), "RESETTING", "hands off: the robot goes to its start"),
     ]
     return next(((w, r) for is_so, w, r in stops if is_so), _driver(view, episode))
+
+
+def beside_the_seat(reason: str, *, taken: bool) -> str:
+    """The reason of `word_of` for a page that knows whether somebody has the seat."""
+    return "" if taken and reason == SCRIPT_STOPS else reason
 
 
 def advice_of(view: Mapping[str, Any] | None) -> str:
@@ -92,7 +104,7 @@ def _driver(view: Mapping[str, Any], episode: Mapping[str, Any]) -> tuple[str, s
     purpose = episode.get("purpose")
     if view.get("driving"):
         if not view.get("present", True):
-            return "SCRIPT", "it stops when somebody takes the seat"
+            return "SCRIPT", SCRIPT_STOPS
         return ("REWIND" if view.get("driver") == "recovery" else "HUMAN"), ""
     if purpose == "demo":
         problem = view.get("device_problem") or ""  # e.g. keys that were held across the reset
@@ -134,5 +146,7 @@ class RunFigures:
                 self.newest |= line
                 steps = line.get("env_steps", 0)
                 for name in line.keys() & self.curves.keys():
+                    if name.startswith("episode/") and line.get("episode/aborted"):
+                        continue  # it says nothing about the policy
                     self.curves[name].append((steps, line[name]))
         return count

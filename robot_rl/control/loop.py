@@ -241,6 +241,7 @@ class _Episode:
         self.summary = EpisodeSummary(start.id, start.purpose)
         self._events = self._segment = self._missed = self._held = 0
         self._driver: Driver | None = None
+        self._mover = Driver.POLICY  # who drove when the gate last let the arm move
         self._taken_behind = False  # whether a person drives through the environment itself
         self._stale = ""  # what in the newest observation is too old
         self._said: bool | None = None  # success or failure, by the person, in the newest tick
@@ -340,7 +341,8 @@ class _Episode:
             result = replace(result, reward=float(said), success=said, terminated=True)
             summary.reason = "operator: success" if self._said else "operator: failure"
         driver = self._driven_by(pending, verdict, index)
-        fault = self._fault(verdict) if driver is Driver.POLICY else ""
+        self._mover = self._mover if held else driver
+        fault = self._fault(verdict) if driver is self._mover is Driver.POLICY else ""
         if fault and not result.terminated:
             result = replace(result, reward=0.0, success=False, terminated=True)
             summary.reason = fault
@@ -453,7 +455,8 @@ class _Episode:
         """Why the gate ends the episode as the policy's failure; "" when it does not.
 
         The critic must learn that hitting things is worth nothing, so these episodes are kept,
-        unlike aborted ones. A hold that a person or a dead process causes teaches nothing.
+        unlike aborted ones. A hold that a person or a dead process causes teaches nothing, nor does
+        one that goes on when the person has let go.
         """
         if verdict is None or verdict.outcome is not Outcome.HOLD:
             return ""

@@ -46,7 +46,7 @@ FAILED_DEMOS = 25  # in a row: a poor operator succeeds now and then, with a bro
 UNJUDGED = 3  # in a row: a rule that raises in each episode will not mend itself
 PAUSED_S = 0.2  # between two looks at whether a pause has ended
 EXAM_AUTONOMY = 0.9  # share of recent episodes without help before an exam is worth its time
-REMEMBERED = ("next_exam", "practice_s", "mastered", "mastered_steps")
+REMEMBERED = ("next_exam", "practice_s", "trained_s", "mastered", "mastered_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class TrainConfig:
     demos: int = 20  # HIL-SERL records about 20 per task; 0 = learn without
     dataset: str = ""  # run folder or store whose episodes are learned from as well, offline
     dataset_successes: bool = False  # only those that succeeded
-    max_env_steps: int = 20_000  # at 10 Hz: 33 minutes of robot time
+    max_env_steps: int = 20_000  # at 10 Hz, 600 are a minute of robot time
     max_minutes: float = 15.0  # wall time of practice, exams included
     min_env_steps: int = 1_000  # no exam before
     exam_every_steps: int = 500  # the next exam needs something new learned
@@ -141,6 +141,7 @@ class SessionProgress:
     human_steps: int = 0
     next_exam: int = 0
     practice_s: float = 0.0  # wall time spent practising, restarts included
+    trained_s: float = 0.0  # the same with demonstrations and all between
     mastered: bool = False
     mastered_steps: int = 0  # practice steps of the run when the exam began that was passed
     recent: deque[tuple[bool, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -164,6 +165,7 @@ class SessionProgress:
 def restore_progress(store: SessionStore, run: str, actor: str) -> SessionProgress:
     """Rebuild what a session needs from the store, so that a restart continues where it was."""
     progress = SessionProgress(**(store.meta("session") or {}))
+    progress.trained_s = max(progress.trained_s, progress.practice_s)  # of an older run
     for episode in store.episode_summaries(run, actor):
         progress.next_episode = max(progress.next_episode, episode.id.episode + 1)
         if (
@@ -256,6 +258,7 @@ class Session:
         self.progress = (
             restore_progress(store, self.run_name, actor) if store else SessionProgress()
         )
+        self._opened_s = time.monotonic() - self.progress.trained_s
         self.progress.next_exam = max(self.progress.next_exam, self.train.min_env_steps)
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
         self.on_episode, self.figures, self._free_from = on_episode, figures, free_from
@@ -373,6 +376,7 @@ class Session:
             summary = self.episode("demo", self.progress.next_episode)
             self.progress.demos += summary.success
             failed = 0 if summary.success else failed + summary.begun
+            self.remember()
 
     def practice(self) -> None:
         """Let the policy drive and the person correct until mastered, or the budget is spent."""
@@ -388,26 +392,36 @@ class Session:
             summary = self.episode("train", progress.next_episode)
             progress.env_steps += summary.steps
             progress.human_steps += summary.human_steps
-            progress.recent.append((summary.success, summary.human_steps / max(summary.steps, 1)))
+            if summary.ending not in (Ending.ABORTED, Ending.STALE):
+                progress.recent.append((summary.success, summary.human_steps / summary.steps))
             alone = progress.autonomy(self._window)
             if self.env_steps >= progress.next_exam and alone >= EXAM_AUTONOMY:
                 self._exam()
-            if self.store:
-                self.store.set_meta("session", {k: getattr(progress, k) for k in REMEMBERED})
+            self.remember()
+
+    def remember(self) -> float:
+        """Keep what the store's rows do not tell; return the training's wall time until now (s)."""
+        self.progress.trained_s = time.monotonic() - self._opened_s
+        if self.store:
+            self.store.set_meta("session", {k: getattr(self.progress, k) for k in REMEMBERED})
+        return self.progress.trained_s
 
     def _exam(self) -> None:
         """Hold an exam: unaided, deterministic, on starts never seen before.
 
         An exam that is undecided when the time for practice is up ends there and is not passed: the
-        evaluation that follows says what the policy is worth.
+        evaluation that follows says what the policy is worth. One that somebody stops says nothing:
+        whoever goes on holds it again.
         """
         progress, train = self.progress, self.train
         steps = self.env_steps
         seed = EXAM_SEED + steps  # other starts each time
         self.state = "exam"
         exam = self.evaluate(None, seed, decide=self._decide)
+        if self.stopping():
+            return
         wins, held = sum(exam.successes), len(exam.successes)
-        progress.mastered = bool(self._decide(exam)) and not self.stopping()
+        progress.mastered = bool(self._decide(exam))
         progress.mastered_steps = steps if progress.mastered else 0
         progress.next_exam = steps + train.exam_every_steps
         self.metrics.write(steps, {"exam/success": wins / max(held, 1)})

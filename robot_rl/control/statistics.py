@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 Z95 = 1.959963984540054  # two-sided 95 % quantile of the normal distribution
+PAUSE_S = 600.0  # between two lines of a run's figures: nobody worked, whatever is known
 
 
 def wilson(successes: int, episodes: int, z: float = Z95) -> tuple[float, float]:
@@ -68,6 +69,18 @@ def rolling_mean(values: Sequence[float] | np.ndarray, window: int) -> np.ndarra
     end = np.arange(1, data.size + 1)
     start = np.maximum(end - window, 0)
     return (total[end] - total[start]) / (end - start)
+
+
+def work_s(before_s: float, now_s: float, begun: Collection[float] = ()) -> float:
+    """Seconds that were worked between two lines of a run's figures; none in a pause.
+
+    Args:
+        begun: when processes began to work on the run (s). Between lines of two of them the run had
+            been stopped, however shortly.
+    """
+    if any(before_s < began_s <= now_s for began_s in begun):
+        return 0.0
+    return now_s - before_s if 0.0 < now_s - before_s < PAUSE_S else 0.0
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

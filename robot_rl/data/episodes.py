@@ -28,12 +28,30 @@ INCLUDE = ("eval", "aborted", "excluded", "trimmed")
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """An episode to export. steps: how many are kept; review: what people said and still holds."""
+    """An episode to export.
+
+    steps: how many are kept; ending: as recorded; review: what people said and still holds;
+    is_cut: whether steps at its end are left out.
+    """
 
     start: EpisodeStart
     steps: int
     ending: Ending
     review: Review
+    is_cut: bool = False
+
+    @property
+    def outcome(self) -> Ending:
+        """How it ends in an export, with what people said."""
+        if self.is_cut:
+            return Ending.TRUNCATED
+        return Ending.TERMINATED if self.review.success else self.ending
+
+    @property
+    def not_learned_from(self) -> int:
+        """Steps that are exported, although they are left out of training (`robot-rl filter`)."""
+        last = self.review.first + self.steps - 1
+        return sum(self.review.first <= step <= last for step in self.review.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +59,8 @@ class Episode:
     """A reviewed episode.
 
     steps: those kept, by index, the last one with an ending; frames: number -> frame, those that
-    the steps name and the store has; labels: all of them, also those that were applied.
+    the steps name and the store has; events, labels: of what is kept, and of the whole episode,
+    also labels that were applied.
     """
 
     start: EpisodeStart
@@ -95,7 +114,8 @@ def choose(store: Store, include: Collection[str] = ()) -> list[Chosen]:
         left_out[why] += 1
         if not why and record.ending is not None:
             kept = _kept_steps(record, said)
-            chosen.append(Chosen(starts[record.id], kept, record.ending, said))
+            is_cut = said.last is not None and said.last < record.steps - 1
+            chosen.append(Chosen(starts[record.id], kept, record.ending, said, is_cut))
     reasons = ", ".join(f"{n} {why}" for why, n in sorted(left_out.items()) if why)
     if not chosen:
         raise StoreError(
@@ -121,14 +141,16 @@ def read(store: Store, chosen: Chosen) -> Episode:
     if steps:
         last, trimmed = steps[-1], steps[-1].step != recorded[-1].step
         last = replace(last, ending=Ending.TRUNCATED if trimmed else chosen.ending)
+        if said.neutral:  # neither: whatever was recorded about success does not count
+            last = replace(last, success=None, reward=said.rewards.get(last.step))
         steps[-1] = last if said.success is None else _judged(last, said.success, trimmed)
     named = {n for s in steps for n in (s.frame, s.next_frame)}
     return Episode(
         start=chosen.start,
         steps=steps,
         frames={f.frame: f for f in store.frames(id_) if f.frame in named},
-        events=store.events(id_),
-        labels=store.labels(id_),
+        events=[e for e in store.events(id_) if _is_within(said, e.step)],
+        labels=[x for x in store.labels(id_) if x.step is None or _is_within(said, x.step)],
     )
 
 
@@ -180,8 +202,14 @@ def unbroken(episode: Episode) -> list[Piece]:
 
 
 def fingerprint(chosen: Sequence[Chosen]) -> str:
-    """Digest of what is exported; it changes when an episode or a review is added."""
-    lines = [f"{c.start.id} {c.steps} {c.ending} {c.review}" for c in chosen]
+    """Digest of what is exported; it changes when an episode or a review is added.
+
+    Older versions exported neutral episodes as recorded: their exports are not gone on with.
+    """
+    lines = [
+        f"{c.start.id} {c.steps} {c.ending} {c.review}" + " unknown" * c.review.neutral
+        for c in chosen
+    ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
@@ -191,6 +219,11 @@ def _judged(last: Step, success: bool, trimmed: bool) -> Step:
         return replace(last, success=success)
     ending = Ending.TERMINATED if success else last.ending
     return replace(last, success=success, reward=float(success), ending=ending)
+
+
+def _is_within(said: Review, step: int) -> bool:
+    """Whether what stands at a step belongs to what is kept; -1 stands before all of them."""
+    return (said.first == 0 or said.first <= step) and (said.last is None or step <= said.last)
 
 
 def _what_holds(said: Review, include: Collection[str]) -> Review:

@@ -22,6 +22,7 @@ from robot_rl.data.inverse import Inverse
 from robot_rl.data.lerobot_read import LeRobotDataset
 from robot_rl.data.lerobot_rows import ACTION, EpisodeReader, ImportOptions
 from robot_rl.data.names import action_names, image_keys, state_names
+from robot_rl.data.source_files import SourceFiles
 from robot_rl.data.without_actions import write_inferred
 from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.spec import Spec, diff
@@ -49,7 +50,8 @@ def import_lerobot(
 
     Raises:
         SpecError: another rate, robot, state, action or camera than the task's.
-        ConfigError: the mapping names what is not there; `out` holds something else.
+        ConfigError: the mapping names what is not there; `out` holds something else, or another
+            dataset.
         StoreError: the dataset is damaged, or the disk full.
     """
     dataset = LeRobotDataset(source)
@@ -57,6 +59,8 @@ def import_lerobot(
     before = dataset.identity.get("inferred_actions")
     if options.actions and before:
         log.warning("the actions of %s steps were inferred; the dataset does not say which", before)
+    if filtered := dataset.identity.get("left_out_of_training"):
+        log.warning("%s steps were left out of training; the dataset does not say which", filtered)
     names = resolve(dataset, spec, options)
     check(dataset, spec, names, options.ignore_names)
     digest = hashlib.sha256((source / fmt.INFO).read_bytes()).hexdigest()[:16]
@@ -64,14 +68,20 @@ def import_lerobot(
     figures = {"episodes": len(dataset.lengths), "steps": sum(dataset.lengths)}
     reader = EpisodeReader(dataset, spec, names, options)
     said = {"source": str(source), **figures}
+    known, pictures = SourceFiles(source), [names[key] for key in image_keys(spec)]
+
+    def files(number: int) -> dict[str, str]:
+        return known.digests(dataset.files(number, pictures))
 
     def rows(id_: EpisodeId) -> list[Row]:
         return judge(reader.rows(id_)) if judge else reader.rows(id_)
 
     if inverse is None:
-        write_import(out, spec, rows, mark=mark, figures=said, progress=progress)
+        write_import(out, spec, rows, mark=mark, figures=said, progress=progress, files=files)
         return figures
-    return write_inferred(out, rows, inverse, mark=mark, figures=said, progress=progress)
+    return write_inferred(
+        out, rows, inverse, mark=mark, figures=said, progress=progress, files=files
+    )
 
 
 def has_actions(source: Path) -> bool:

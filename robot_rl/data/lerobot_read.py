@@ -108,6 +108,15 @@ class LeRobotDataset:
             raise self._gap(f"the time at which {name} begins, in seconds", str(start_s)[:40])
         return read_video(path, start_s, row["length"], self.fps, (height, width))
 
+    def files(self, episode: int, images: Sequence[str]) -> list[Path]:
+        """The files that say what is in an episode, with the videos of these cameras."""
+        row, about = self._rows[episode], (self.root / "meta" / "episodes").glob("*/*.parquet")
+        found = [self.root / fmt.INFO, self.root / IDENTITY, *sorted(about)]
+        found += [self._path(self._data, row, "data/"), self._path(fmt.LAST, row, "data/")]
+        videos = [name for name in images if self.features[name]["dtype"] == "video"]
+        found += [self._path(self._video, row, f"videos/{n}/", video_key=n) for n in videos]
+        return [path for path in found if path.is_file()]
+
     def last(self, episode: int) -> dict[str, Any] | None:
         """What our own export keeps about an episode beside the format; None if it is missing."""
         path = self._path(fmt.LAST, self._rows[episode], "data/")
@@ -121,6 +130,13 @@ class LeRobotDataset:
         path = self.root / fmt.INFO
         if not path.is_file():
             begun = (self.root / IDENTITY).is_file()
+            if begun and (kind := _json(self.root / IDENTITY).get("format")) in ("mcap", "rrd"):
+                raise StoreError(
+                    f"{self.root} is an export for looking at, which is not imported",
+                    expected=f"a LeRobotDataset {fmt.VERSION}",
+                    got=f"an export of the format {kind}",
+                    fix="robot-rl export RUN --to lerobot writes what can be imported",
+                )
             raise StoreError(
                 f"no dataset in {self.root}",
                 expected=f"a LeRobotDataset {fmt.VERSION} with {fmt.INFO}",
@@ -226,7 +242,7 @@ def _read_table(path: Path) -> pa.Table:
             size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
             if about.num_rows > MAX_ROWS or not 0 <= size <= MAX_FILE_BYTES:
                 raise pa.ArrowInvalid(f"{about.num_rows} rows, {size} bytes unpacked")
-            table = file.read()
+            table = _unpacked(file)
             table.validate(full=True)  # text that is UTF-8, lists that lie within their values
             if len(set(table.column_names)) != len(table.column_names):
                 raise pa.ArrowInvalid("two columns of one name")
@@ -239,6 +255,31 @@ def _read_table(path: Path) -> pa.Table:
             got=str(error)[:300],
             fix="get this file again, then repeat the command: it goes on where it was",
         ) from error
+
+
+def _unpacked(file: pq.ParquetFile) -> pa.Table:
+    """Its rows, a few at a time where a value that is said once may be meant a million times.
+
+    Numbers take eight bytes at most, and how many there are is said; text and pictures may be of
+    any length. Raises `pa.ArrowInvalid` where the rows are too much.
+    """
+    about, lengths, numbers = file.metadata, 0, 0
+    for group in map(about.row_group, range(about.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.physical_type == "BYTE_ARRAY":
+                lengths += column.total_uncompressed_size
+            else:
+                numbers += 8 * column.num_values
+    if numbers > MAX_FILE_BYTES:
+        raise pa.ArrowInvalid(f"{numbers} bytes of numbers unpacked")
+    at_once = max(1, min(1 << 16, MAX_FILE_BYTES // (8 * max(lengths, 1))))
+    batches, taken = [], 0
+    for batch in file.iter_batches(at_once):
+        taken += batch.nbytes
+        if taken > MAX_FILE_BYTES:
+            raise pa.ArrowInvalid(f"more than {MAX_FILE_BYTES} bytes unpacked")
+        batches.append(batch)
+    return pa.Table.from_batches(batches, file.schema_arrow).combine_chunks()
 
 
 def _of_episode(table: pa.Table, episode: int) -> pa.Table:

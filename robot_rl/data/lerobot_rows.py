@@ -2,7 +2,9 @@
 
 What our own export wrote in `robot_rl.*` is taken as it was. Other datasets say less: their steps
 are demonstrations, the frame after the last step repeats the one before, and an episode is
-TERMINATED only where `next.done` comes with a success or a reward.
+TERMINATED only where `next.done` comes with a success or a reward: above zero, or whatever it is if
+`next.truncated` says that no limit ended the episode. Without either nobody knows what the end was
+worth, and it is TRUNCATED.
 
 Without actions, N frames are N - 1 steps: nothing says what the arm did after the last one. The
 last step gets what was said of the last frame.
@@ -204,7 +206,8 @@ class EpisodeReader:
             return _word(Ending, last["robot_rl.ending"]), {"yes": True, "no": False}.get(word)
         earned = won or (rewards[-1] or 0.0) > 0.0
         done = bool(last.get("next.done", False))
-        limit = bool(last.get("next.truncated", not earned))
+        judged = "next.success" in columns or "next.reward" in columns
+        limit = not judged or bool(last.get("next.truncated", not earned))
         ending = Ending.TERMINATED if done and not limit else Ending.TRUNCATED
         return ending, won if "next.success" in last else (True if earned and done else None)
 

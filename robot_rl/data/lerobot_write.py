@@ -67,6 +67,8 @@ def write_lerobot(
     }
     inferred = _inferred(store, chosen)
     identity |= {"inferred_actions": inferred} if inferred else {}
+    left_out = sum(c.not_learned_from for c in chosen)
+    identity |= {"left_out_of_training": left_out} if left_out else {}
     with ExportFolder(out, identity) as folder:
         if not folder.has(fmt.INFO):
             _write_groups(store, chosen, layout, folder, progress)

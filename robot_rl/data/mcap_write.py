@@ -7,8 +7,8 @@
     /robot_rl/driver, outcome, ending      String              who drove, what the gate did, the end
     /robot_rl/event, label                 String              JSON
 
-Log and publish time are the measured stamps. A label is given later, but stands at its step; its
-own time is in the text.
+Log and publish time are the measured stamps. A label is given later, but stands at its step, or at
+the last one if it is about the whole episode; its own time is in the text.
 """
 
 from __future__ import annotations
@@ -109,12 +109,14 @@ def _add_words(bag: _Bag, episode: Episode) -> None:
     for event in episode.events:
         text = json.dumps({"name": event.name, "detail": event.detail, "step": event.step})
         bag.add("event", cdr.STRING, event.stamp_ns, cdr.string_message(text))
-    stamps_ns = {step.step: step.stamp_ns for step in episode.steps}
+    stamps_ns = {number: frame.stamp_ns for number, frame in episode.frames.items()}
+    stamps_ns |= {step.step: step.stamp_ns for step in episode.steps}  # some labels are of frames
     for said in episode.labels:
         fields = ("kind", "value", "step", "source", "author", "stamp_ns")
         text = json.dumps({name: getattr(said, name) for name in fields})
-        at_ns = stamps_ns.get(-1 if said.step is None else said.step, episode.steps[-1].stamp_ns)
-        bag.add("label", cdr.STRING, at_ns, cdr.string_message(text))
+        at_ns = episode.steps[-1].stamp_ns if said.step is None else stamps_ns.get(said.step)
+        if at_ns is not None:  # else its step is not in the bag
+            bag.add("label", cdr.STRING, at_ns, cdr.string_message(text))
 
 
 def _label(entries: list[str] | None, name: str) -> str:

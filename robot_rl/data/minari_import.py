@@ -24,6 +24,7 @@ import numpy as np
 
 from robot_rl.data.folder import Progress, silent
 from robot_rl.data.import_store import own_actions, write_import
+from robot_rl.data.source_files import SourceFiles
 from robot_rl.errors import SetupError, SpecError, StoreError
 from robot_rl.tasks.gym import EnvState, GymTask
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Outcome, Row, Step
@@ -74,7 +75,13 @@ def import_minari(
         return list(_rows(_episode(dataset, id_.episode), task, id_, success))
 
     said = {"source": str(source), **figures}
-    write_import(out, task.spec, rows, mark=mark, figures=said, progress=progress)
+    known = SourceFiles(file.parent)
+    paths = sorted(path for path in file.parent.rglob("*") if path.is_file())
+
+    def files(_number: int) -> dict[str, str]:
+        return known.digests(paths)
+
+    write_import(out, task.spec, rows, mark=mark, figures=said, progress=progress, files=files)
     return figures
 
 

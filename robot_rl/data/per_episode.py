@@ -58,6 +58,6 @@ def _about(one: Chosen, name: str) -> dict[str, Any]:
         "actor": id_.actor,
         "episode": id_.episode,
         "purpose": one.start.purpose,
-        "ending": one.ending.value,
+        "ending": one.outcome.value,
         "steps": one.steps,
     }

@@ -71,13 +71,16 @@ def _send_steps(recording: rr.RecordingStream, episode: Episode, spec: Spec) -> 
 
 def _send_words(recording: rr.RecordingStream, episode: Episode) -> None:
     """Events and labels; a label stands at its step, because it was given later."""
-    stamps_ns = {step.step: step.stamp_ns for step in episode.steps}
+    stamps_ns = {number: frame.stamp_ns for number, frame in episode.frames.items()}
+    stamps_ns |= {step.step: step.stamp_ns for step in episode.steps}  # some labels are of frames
     last = episode.steps[-1]
     for event in episode.events:
         text = f"{event.name} {event.detail}".strip()
         _log_text(recording, "event", event.step, event.stamp_ns, text)
     for said in episode.labels:
-        step = said.step if said.step in stamps_ns else last.step
+        step = last.step if said.step is None else said.step
+        if step not in stamps_ns:
+            continue
         text = f"{said.kind} {said.value:g} by {said.author} ({said.source})"
         _log_text(recording, "label", step, stamps_ns[step], text)
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from robot_rl.config.run_folder import STORE
 from robot_rl.data.episodes import choose, fingerprint, read, unbroken
-from robot_rl.data.folder import Progress, as_json, silent, write_file
-from robot_rl.data.import_store import SUMMARY, write_import
+from robot_rl.data.folder import Progress, silent
+from robot_rl.data.import_store import no_files, write_import
 from robot_rl.data.inverse import Inverse, need_run_of
 from robot_rl.store.labels import ACTION_SPREAD, INVERSE, of_step
 from robot_rl.store.store import Store
@@ -37,6 +38,7 @@ def write_inferred(
     figures: Mapping[str, Any],
     progress: Progress = silent,
     people_only: bool = False,
+    files: Callable[[int], Mapping[str, str]] = no_files,
 ) -> dict[str, Any]:
     """`write_import` with the actions inferred; returns its figures, and how sure the model was.
 
@@ -44,6 +46,7 @@ def write_inferred(
         rows: of an episode: frames and steps without a gap.
         people_only: leave the actions of steps that a policy drove as they are, and the gripper's
             command that a person gave.
+        files: as in `write_import`.
 
     Raises:
         SpecError: a number in the frames is not finite.
@@ -61,14 +64,25 @@ def write_inferred(
     def inferred(id_: EpisodeId) -> list[Row]:
         return _inferred(rows(id_), inverse, people_only)
 
-    write_import(out, inverse.spec, inferred, mark=mark, figures=figures, progress=progress)
-    with Store(out / STORE) as store:
-        spread = [x.value for x in store.all_labels((ACTION_SPREAD,))]
-        steps = sum(r.steps for r in store.episode_summaries())
-    found = {"episodes": figures["episodes"], "steps": steps, "inferred": len(spread)}
-    found["unsure"] = sum(value > inverse.sure for value in spread)
-    write_file(out / SUMMARY, as_json({**mark, **figures, **found}))
-    return found
+    @cache  # asked for import.json, and for what is returned
+    def counted(path: Path) -> dict[str, Any]:
+        with Store(path) as store:
+            spread = [x.value for x in store.all_labels((ACTION_SPREAD,))]
+            steps = sum(r.steps for r in store.episode_summaries())
+        unsure = sum(value > inverse.sure for value in spread)
+        return {"steps": steps, "inferred": len(spread), "unsure": unsure}
+
+    write_import(
+        out,
+        inverse.spec,
+        inferred,
+        mark=mark,
+        figures=figures,
+        progress=progress,
+        files=files,
+        counted=counted,
+    )
+    return {"episodes": figures["episodes"], **counted(out / STORE)}
 
 
 def _inferred(rows: Sequence[Row], inverse: Inverse, people_only: bool) -> list[Row]:

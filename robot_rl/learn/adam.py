@@ -20,7 +20,8 @@ class Adam:
     """Adam over named parameters, as a fused kernel; its state consists of named tensors only.
 
     weight_decay: each step takes `learning_rate weight_decay` of every parameter off, biases and
-    LayerNorm's gains included.
+    LayerNorm's gains included. fixed: parameter -> which of its entries never have a gradient; they
+    do not decay either.
 
     A step whose gradient is not finite is skipped. `skipped` counts all such steps, `bad_in_a_row`
     those in a row up to now; both are int64 scalars on the device, so that no step waits for it.
@@ -31,10 +32,13 @@ class Adam:
         parameters: Mapping[str, Tensor],
         learning_rate: float,
         weight_decay: float = 0.0,
+        fixed: Mapping[str, Tensor] | None = None,
     ) -> None:
         self._parameters, self._weight_decay = dict(parameters), weight_decay
         self._learning_rate, values = learning_rate, list(self._parameters.values())
         device = values[0].device
+        spared = {k: m for k, m in (fixed or {}).items() if weight_decay and k in self._parameters}
+        self._fixed = {k: m.to(device) for k, m in spared.items() if bool(m.any())}
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
         self.bad_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
         self._steps = [torch.zeros((), device=device) for _ in values]
@@ -53,6 +57,7 @@ class Adam:
         self.skipped += bad
         self.bad_in_a_row.add_(1).mul_(bad)
         with torch.no_grad():
+            before = {name: self._parameters[name].clone() for name in self._fixed}
             adamw(  # what torch.optim.AdamW calls, without 0.3 ms of bookkeeping
                 values,
                 [*grads],
@@ -70,6 +75,9 @@ class Adam:
                 eps=ADAM_EPS,
                 maximize=False,
             )
+            for name, fixed in self._fixed.items():
+                value = self._parameters[name]
+                value.copy_(torch.where(fixed, before[name], value))
 
     def counts(self) -> dict[str, Tensor]:
         """Return how many steps were skipped, in all and in a row up to now, as metrics."""

@@ -2,7 +2,8 @@
 
     {"time_s": 1764.2, "env_steps": 3120, "critic/loss": 0.0021, "critic/q_mean": 0.41, ...}
 
-Keys are a stable API: `group/name`, units at the end of the name.
+Keys are a stable API: `group/name`, units at the end of the name. The first line of a process has
+`began_s`: a run that goes on was stopped until then.
 """
 
 from __future__ import annotations
@@ -39,14 +40,16 @@ class MetricSink:
             self._file.write("\n")
         self._board: Any = _open_tensorboard(tensorboard) if tensorboard else None
         self._failed = False
+        self._first: dict[str, object] = {"began_s": round(time.time(), 3)}
 
     def write(self, env_steps: int, values: Mapping[str, float], **text: str) -> None:
         """Append one line; NaN and infinity become null. A full disk is logged, never raised."""
         line: dict[str, object] = {"time_s": round(time.time(), 3), "env_steps": int(env_steps)}
         line |= {k: float(v) if math.isfinite(v) else None for k, v in values.items()} | text
+        line |= self._first
         try:
             self._file.write(json.dumps(line) + "\n")
-            self._failed = False
+            self._failed, self._first = False, {}
         except OSError as error:
             if not self._failed:
                 log.error("metrics are not written: %s", error)

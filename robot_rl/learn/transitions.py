@@ -39,8 +39,9 @@ class Transitions(NamedTuple):
     valid: Tensor | None = None  # of chunks: bool [B, h], which actions were carried out so
     weight: Tensor | None = None  # of each row in the critics' loss; None = all count alike
 
-    def part(self, index: int, size: int) -> Transitions:
-        """Return rows `index * size` to `(index + 1) * size`."""
+    def part(self, index: int, parts: int) -> Transitions:
+        """Return one of equal parts; rows may be fewer than were asked for (`learn.room`)."""
+        size = len(self.reward) // parts
         return _rows(self, slice(index * size, (index + 1) * size))
 
 

@@ -8,10 +8,12 @@ folder is turned away before a byte of theirs reaches a decoder.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,10 +24,21 @@ from zmq.auth.thread import ThreadAuthenticator
 
 from robot_rl.errors import LinkError, SetupError
 from robot_rl.link.config import LinkConfig
+from robot_rl.system.ports import probe
 
 NAMES = ("learner", "actor")
 KEY_CHARS = 40  # Z85 of 32 bytes
 ZAP_DOMAIN = "robot-rl"
+ENDS_S = 5.0  # wall; the learner of a run that has just been killed is about to end
+NEXT = 10  # ports further on is proposed; policy servers have one of those between
+
+
+class LinkSetupError(LinkError, SetupError):
+    """No restart mends this link: a person has to."""
+
+
+class KeyFileError(LinkSetupError):
+    """A key is missing, damaged or open to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,7 @@ class Keys:
         for public, known in self.peers.items():
             if known == name:
                 return public
-        raise LinkError(
+        raise KeyFileError(
             f"the key of '{name}' is missing",
             expected=f"a file {name}.public in the key folder",
             got=", ".join(sorted(self.peers.values())) or "no public keys",
@@ -123,7 +136,7 @@ def keys_for(
     elif role_of(name) == "actor":
         ensure_keys(folder, [n for n in names if role_of(n) == "actor"])
     elif not (folder / f"{name}.secret").exists():
-        raise LinkError(
+        raise KeyFileError(
             f"{run_folder} is not paired with a robot on this machine",
             expected="a run folder that `robot-rl learner --pair ...` made here",
             got=f"link=remote, and no {name}.secret in {folder}",
@@ -165,17 +178,13 @@ def fingerprint(key: bytes | str) -> str:
 def require_key_folder(config: LinkConfig) -> None:
     """Raise `LinkError` when the link would leave this machine without keys made for that."""
     if config.key_folder is None and not config.is_loopback and not config.paired:
-        raise LinkError(
+        raise KeyFileError(
             "the link would leave this machine without its own keys",
             expected="link.key_folder, or a loopback host",
             got=f"host {config.host}, no key folder",
             fix="link=remote pairs two machines (docs/two_machines.md); by hand: run "
             "`robot-rl keys FOLDER`, copy the files, set link.key_folder=FOLDER",
         )
-
-
-class OpenKeyError(LinkError, SetupError):
-    """A secret key that is none: no restart closes it, a person has to."""
 
 
 def load_keys(folder: Path | str, name: str) -> Keys:
@@ -188,7 +197,7 @@ def load_keys(folder: Path | str, name: str) -> Keys:
     path = folder / f"{name}.secret"
     secret = _read(path)
     if path.stat().st_mode & 0o077:
-        raise OpenKeyError(
+        raise KeyFileError(
             f"the secret key {path.name} is readable by others",
             expected="mode 600",
             got=oct(path.stat().st_mode & 0o777)[2:],
@@ -210,22 +219,22 @@ def guard(context: zmq.Context, provider: object) -> ThreadAuthenticator:
     return started
 
 
-def listen(socket: zmq.Socket, where: LinkConfig, keys: Keys, option: str) -> int:
+def listen(router: zmq.Socket, where: LinkConfig, keys: Keys, option: str) -> int:
     """Bind for peers that speak CURVE and pass a `guard`, and return the port.
 
     option: how a person sets the port, for the error.
 
     Raises:
-        LinkError: the address is taken, or is not one of this machine.
+        LinkSetupError: the port is taken, or the address is not one of this machine.
     """
-    socket.curve_server = True
-    socket.curve_publickey, socket.curve_secretkey = keys.public, keys.secret
-    socket.zap_domain = ZAP_DOMAIN.encode()
+    router.curve_server = True
+    router.curve_publickey, router.curve_secretkey = keys.public, keys.secret
+    router.zap_domain = ZAP_DOMAIN.encode()
     try:
-        socket.bind(where.endpoint if where.port else f"tcp://{where.host}:*")
+        router.bind(where.endpoint if where.port else f"tcp://{where.host}:*")
     except zmq.ZMQError as error:
         in_use = error.errno == zmq.EADDRINUSE
-        raise LinkError(
+        raise LinkSetupError(
             f"the {keys.name} cannot listen on {where.host}:{where.port}",
             expected="a free port on an address of this machine",
             got="the port is in use" if in_use else str(error),
@@ -233,7 +242,39 @@ def listen(socket: zmq.Socket, where: LinkConfig, keys: Keys, option: str) -> in
             if in_use
             else "set the host to an IP address of this machine",
         ) from error
-    return int(socket.get_string(zmq.LAST_ENDPOINT).rsplit(":", 1)[1])
+    return int(router.get_string(zmq.LAST_ENDPOINT).rsplit(":", 1)[1])
+
+
+def need_port(where: LinkConfig) -> None:
+    """Refuse a port that another learner of this machine has, before anything is started.
+
+    The learner of a run that has just been killed may take some seconds to end.
+
+    Raises:
+        LinkSetupError: it is taken.
+    """
+    give_up_s = time.monotonic() + ENDS_S
+    while where.port and (problem := _taken(where.host, where.port)):
+        if time.monotonic() < give_up_s:
+            time.sleep(0.1)
+            continue
+        others = range(where.port + NEXT, 65536)
+        other = next((p for p in others if not _taken(where.host, p)), "another one")
+        raise LinkSetupError(
+            f"another learner listens on {where.host}:{where.port}",
+            expected="a free port for the learner of this run",
+            got=problem,
+            fix=f"end the other run, or add link.port={other} to this command",
+        )
+
+
+def _taken(host: str, port: int) -> str:
+    """Why nobody can listen there now; empty when somebody can, or at another machine's address."""
+    try:
+        probe(host, port)
+    except OSError as error:
+        return str(error) if error.errno == errno.EADDRINUSE else ""
+    return ""
 
 
 def _write(path: Path, key: bytes, mode: int) -> None:
@@ -250,14 +291,14 @@ def _read(path: Path) -> bytes:
         key = path.read_bytes().strip()
         zmq.curve_public(key)  # checks length and alphabet
     except OSError as error:
-        raise LinkError(
+        raise KeyFileError(
             f"cannot read the key {path.name}",
             expected=f"{path}",
             got=error.strerror or str(error),
             fix="run `robot-rl keys`, or copy the file from the machine where that was done",
         ) from error
     except (zmq.ZMQError, ValueError) as error:
-        raise LinkError(
+        raise KeyFileError(
             f"the key file {path.name} is damaged",
             expected=f"{KEY_CHARS} Z85 characters",
             got=f"{len(key)} bytes",

@@ -32,7 +32,7 @@ from typing import Any
 
 from robot_rl.errors import CodecError, LinkError
 from robot_rl.store.codec import pack, unpack
-from robot_rl.store.rows import TABLES, FlatRow, Key, RowKind, check_values
+from robot_rl.store.rows import TABLES, FlatRow, Key, RowKind, check_values, is_key
 from robot_rl.types import Weights
 
 MAGIC = b"RRL1"
@@ -302,10 +302,9 @@ def _keys(value: Any) -> tuple[Key, ...]:
 def _key(value: Any) -> Key:
     if type(value) is not tuple or not 4 <= len(value) <= 6:
         raise _bad("a row identity", type(value).__name__)
-    table = TABLES[_kind(value[0])]
-    types = [column.python for column in table.columns[: table.key_size]]
-    if [type(v) for v in value[1:]] != types:
-        raise _bad(f"the identity of a row of {table.name}", repr(value)[:80])
+    kind = _kind(value[0])
+    if not is_key(kind, value[1:]):
+        raise _bad(f"the identity of a row of {TABLES[kind].name}", repr(value)[:80])
     return value
 
 

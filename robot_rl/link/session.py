@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robot_rl.errors import CodecError, LinkError
-from robot_rl.link.auth import Keys, role_of
+from robot_rl.link.auth import Keys, LinkSetupError, role_of
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import (
     REFUSALS,
@@ -319,7 +319,12 @@ class LinkSession:
             self.weights = weights
 
     def _refuse(self, code: str, summary: str, got: str) -> None:
-        error = LinkError(
+        # a full disk is temporary; a tunnel whose far end is away looks like a wrong learner key,
+        # and so does a machine that is just being paired
+        passes = code == "store" or (
+            code == "learner_key" and (self._key_was_right or self._config.paired)
+        )
+        error = (LinkError if passes else LinkSetupError)(
             f"the link to the learner is refused: {summary}",
             expected=f"the learner at {self._config.endpoint} accepts {self._keys.name}",
             got=got,
@@ -328,11 +333,6 @@ class LinkSession:
         )
         if self.refusal is None or self.refusal.code != code:
             log.error("%s", error)
-        # a full disk is temporary; a tunnel whose far end is away looks like a wrong learner key,
-        # and so does a machine that is just being paired
-        passes = code == "store" or (
-            code == "learner_key" and (self._key_was_right or self._config.paired)
-        )
         self.refusal = Refusal(code, error, permanent=not passes)
 
     def _publish_status(self, now_s: float) -> None:

@@ -83,11 +83,17 @@ class Encoder:
             raise ValueError(f"cameras of different shape cannot share an encoder: {dict(shapes)}")
         with torch.random.fork_rng(devices=[]):  # building modules must not disturb other draws
             self._net = _Cameras(config, [shapes[k] for k in self.keys], bf16)
-        self._frozen = {n for n, b in self._net.named_buffers() if b.is_floating_point()}
         tensors = [*self._net.named_parameters(), *self._net.named_buffers()]
+        trunks = {n for n, _ in tensors if ".trunk." in n} if config.frozen else set[str]()
+        self._fixed = trunks | {n for n, _ in self._net.named_buffers()}
         self._parts = [(n, p.shape, p.numel()) for n, p in tensors if p.is_floating_point()]
         self.size = config.latent * len(self.keys)
         self.parameters = sum(size for _, _, size in self._parts)
+
+    @property
+    def fixed(self) -> Tensor:
+        """Which parameters never learn, bool [P]: batch statistics, and those of a frozen trunk."""
+        return torch.cat([torch.full((n,), name in self._fixed) for name, _, n in self._parts])
 
     def init(self, generator: torch.Generator) -> Tensor:
         """Fresh parameters, float32 [P]: He-normal weights, zero biases, unit gains."""
@@ -158,7 +164,7 @@ class Encoder:
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         views = flat.split_with_sizes([size for _, _, size in self._parts])
         return {
-            name: (view.detach() if name in self._frozen else view).view(shape)
+            name: (view.detach() if name in self._fixed else view).view(shape)
             for (name, shape, _), view in zip(self._parts, views, strict=True)
         }
 
@@ -234,7 +240,6 @@ class _Camera(nn.Module):
         self.dtype = torch.bfloat16 if bf16 else torch.float32
         height, width, channels = shape
         self.trunk = make_trunk(config.trunk, config.channels, shape)
-        self.frozen = config.frozen
         with torch.no_grad():
             tokens = self.trunk(torch.zeros(1, channels, height, width)).flatten(2)
         _, depth, places = tokens.shape
@@ -251,7 +256,6 @@ class _Camera(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """uint8 [B, H, W, C], or tokens -> [B, latent]."""
         x = self.look(image) if image.dtype is torch.uint8 else image
-        x = x.detach() if self.frozen else x
         x = x.float() if x.dtype is torch.float16 else x  # as kept in the replay
         maps = self.maps.view(x.shape[1], -1, x.shape[2])
         x = x.transpose(0, 1).contiguous()  # else the product copies it in many small pieces

@@ -126,6 +126,11 @@ class ObservationNet:
         """Every entry of the observation that is looked at."""
         return self.keys + (self.encoder.keys if self.encoder else ())
 
+    @property
+    def fixed(self) -> dict[str, Tensor]:
+        """Masks of what never learns, by the name of the tensor."""
+        return {"encoder": self.encoder.fixed} if self.encoder else {}
+
     def init_observation(self, generator: torch.Generator) -> dict[str, Tensor]:
         """Fresh tensors: "encoder" with cameras, "mean" and "scale" (no scaling yet)."""
         tensors = {"encoder": self.encoder.init(generator)} if self.encoder else {}

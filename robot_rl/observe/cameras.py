@@ -6,8 +6,10 @@ own camera nodes reads (`Device`; RealSense and UVC in `robot_rl_hardware`).
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +19,8 @@ from robot_rl.config.registry import register
 from robot_rl.geometry import pose
 from robot_rl.observe.pictures import Crop, View
 from robot_rl.types import Pose
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +41,18 @@ class CameraConfig:
     """What every kind of camera has; sizes are of the whole picture, in pixels.
 
     `robot-rl calibrate` measures the rest (docs/calibration.md). k: fx, fy, cx, cy; () = as the
-    driver says. distortion: k1, k2, p1, p2, k3 of the same calibration. mount: "hand" or "beside";
-    pose: of the optical frame in the TCP (hand) or in the base (beside), as x, y, z in metres and a
-    quaternion xyzw; () = nobody has measured it. latency_s: a picture shows the arm as it was this
-    long before the picture's stamp.
+    driver says. k_size: width and height of the pictures in which k was found; () = `width` and
+    `height`, as in older files. distortion: k1, k2, p1, p2, k3 of the same calibration. mount:
+    "hand" or "beside"; pose: of the optical frame in the TCP (hand) or in the base (beside), as x,
+    y, z in metres and a quaternion xyzw; () = nobody has measured it. latency_s: a picture shows
+    the arm as it was this long before the picture's stamp.
     """
 
     width: int = 640
     height: int = 480
     crop: Crop | None = None  # left, top, width, height: what is seen of it; None = all of it
     k: tuple[float, ...] = ()
+    k_size: tuple[int, ...] = ()
     distortion: tuple[float, ...] = ()
     mount: str = ""
     pose: tuple[float, ...] = ()
@@ -54,16 +60,33 @@ class CameraConfig:
 
     @property
     def calibration(self) -> Calibration | None:
-        """What `k` and `distortion` say."""
+        """What `k` and `distortion` say of pictures of `width` x `height`."""
+        return self.calibration_at(self.height, self.width)
+
+    def calibration_at(self, rows: int, columns: int) -> Calibration | None:
+        """What `k` and `distortion` say of whole pictures of this size; None = nothing.
+
+        They are not scaled to another size: for that, some sensors average pixels and others cut.
+        """
         if not self.k:
+            return None
+        if self.lens_size != (rows, columns):
+            if self.k_size:
+                _warn_of_other_size(self.k, self.k_size, (columns, rows))
             return None
         fx, fy, cx, cy = self.k
         return Calibration(np.array(((fx, 0, cx), (0, fy, cy), (0, 0, 1.0))), self.distortion)
 
     @property
+    def lens_size(self) -> tuple[int, int]:
+        """Height and width of the pictures in which `k` was found."""
+        width, height = self.k_size or (self.width, self.height)
+        return height, width
+
+    @property
     def fovy_rad(self) -> float:
         """Vertical angle of view of the whole picture, as calibrated; 0.0 where nobody has."""
-        return 2 * math.atan2(self.height / 2, self.k[1]) if self.k else 0.0
+        return 2 * math.atan2(self.lens_size[0] / 2, self.k[1]) if self.k else 0.0
 
     @property
     def calibrated_pose(self) -> Pose | None:
@@ -73,6 +96,8 @@ class CameraConfig:
     def _check_calibration(self) -> None:
         if len(self.k) not in (0, 4) or len(self.distortion) not in (0, 5):
             raise ValueError("k is fx, fy, cx, cy; distortion is k1, k2, p1, p2, k3; or neither")
+        if len(self.k_size) not in (0, 2) or min(self.k_size, default=1) < 1:
+            raise ValueError(f"k_size is width, height of k's pictures, got {list(self.k_size)}")
         if self.mount not in ("", "hand", "beside"):
             raise ValueError(f"mount must be hand or beside, got '{self.mount}'")
         if bool(self.pose) != bool(self.mount):
@@ -102,6 +127,19 @@ class CameraConfig:
     def view(self, size: tuple[int, int]) -> View:
         """What the network sees, at `size` (height, width)."""
         return View(*size, self.crop, (self.height, self.width))
+
+
+@cache  # once for each lens and size, though it is asked for with every picture
+def _warn_of_other_size(
+    k: tuple[float, ...], found_in: tuple[int, ...], shown: tuple[int, int]
+) -> None:
+    log.warning(
+        "k = %s of a camera was found in pictures of %d x %d pixels, and these have %d x %d: it is "
+        "not used; robot-rl calibrate camera finds it anew, or set width and height back",
+        list(k),
+        *found_in,
+        *shown,
+    )
 
 
 @register("camera", "topic")

@@ -42,7 +42,8 @@ def place_of(camera: CameraConfig, size: tuple[int, int]) -> Place | None:
     if where is None:
         return None
     stretch = (size[1] / size[0]) / (camera.width / camera.height)
-    whole = camera.crop is None and abs(stretch - 1.0) < SAME_SHAPE
+    known = camera.calibration is not None and camera.crop is None
+    whole = known and abs(stretch - 1.0) < SAME_SHAPE
     fovy_rad = camera.fovy_rad if whole else 0.0
     frame = "tool" if camera.mount == "hand" else "base"
     rotation = quat_to_matrix(where.quaternion_xyzw) @ TO_PICTURE

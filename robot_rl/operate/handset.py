@@ -34,6 +34,7 @@ HELD = frozenset({
 LABELS = ("success", "failure", "redo")
 MOTION = len(AXES)
 PRESSED = 0.5  # where a stick or key is beyond this, somebody holds it: it is not worn
+LEFT_S = 2.0  # nobody is at a page that was silent for longer; a shorter silence is a fault
 TICK_S = 1e-3  # a step that lasts exactly a control period would be seen by two ticks
 
 
@@ -173,6 +174,8 @@ class Handset:
         rest: where the sticks rest; see `calibration`.
         motion: how many entries are motion; where there is no arm, the first so many axes.
         unit: what a full action does: m, rad and s of a control period; None = no small steps.
+        absent: what a person has to do while nobody is at the device, of one that cannot be missing
+            (a page); "" = it is a device, which may be unplugged.
 
     Raises:
         ConfigError: the task's action is not one that six axes and a gripper button can give.
@@ -185,6 +188,8 @@ class Handset:
         rest: Rest | None = None,
         motion: int = MOTION,
         unit: tuple[float, float, float] | None = None,
+        *,
+        absent: str = "",
     ) -> None:
         if not 1 <= motion <= MOTION or action_size not in (motion, motion + 1):
             raise ConfigError(
@@ -200,6 +205,7 @@ class Handset:
         self._zone = np.maximum(config.dead_zone, rest.dead_zone)
         self._scale = np.array(config.scale)
         self._unit = unit
+        self._absent = absent
         self._nudges = _Nudge(), _Nudge()  # small steps along, and about
         self._still = np.zeros(action_size, np.float32)
         self._stamp_s = 0.0
@@ -241,10 +247,13 @@ class Handset:
             action float32 [A], zero unless driving; stamp_s: that of the newest reading.
         """
         if reading is None:
-            return self.lose("nothing is heard of the device: plug it in, switch it on")
+            return self.lose(
+                self._absent or "nothing is heard of the device: plug it in, switch it on"
+            )
         age_s = now_s - reading.stamp_s
         if not abs(age_s) <= self.config.input_timeout_s:
-            return self.lose(f"the device has said nothing for {age_s:.1f} s")
+            silent = f"the device has said nothing for {age_s:.1f} s"
+            return self.lose(self._absent if self._absent and age_s > LEFT_S else silent)
         deflection, out_of_rest = self._deflection(reading), self._rested
         pressed = out_of_rest and reading.held == {"drive"} and not deflection.any()
         self._stamp_s, self.held = reading.stamp_s, reading.held

@@ -157,9 +157,17 @@ class HeldDevice:
 
 
 def hand_on(
-    task: Task, config: HandsetConfig, source: Source, name: str, rest: Rest | None = None
+    task: Task,
+    config: HandsetConfig,
+    source: Source,
+    name: str,
+    rest: Rest | None = None,
+    *,
+    absent: str = "",
 ) -> HeldDevice:
     """A held device that drives this task's arm, and leads it back; or drives an environment.
+
+    absent: see `Handset`.
 
     Raises:
         ConfigError: see `Handset`.
@@ -168,6 +176,6 @@ def hand_on(
     unit = None
     if isinstance(hand, ActionSpec):
         unit = (hand.translation_m, hand.rotation_rad, 1.0 / task.spec.control_hz)
-    handset = Handset(config, hand.size, rest, hand.motion, unit)
+    handset = Handset(config, hand.size, rest, hand.motion, unit, absent=absent)
     rewind = None if isinstance(hand, BoxActionSpec) else Rewind(hand)
     return HeldDevice(handset, source, name, rewind=rewind)

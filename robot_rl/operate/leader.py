@@ -4,7 +4,9 @@ The leader tells joint angles. Forward kinematics turns them into a pose of its 
 `Following` turns into actions. A leader that has the robot's own kinematics must be brought to the
 robot before a takeover: until each joint is near enough, the device refuses and says which joints
 are off by how much (people who took over with a leader elsewhere saw the robot jump: LeRobot issue
-3385). A leader of another kind only shows a motion, so there is nothing to bring it to.
+3385). Whole turns between the two do not count: a servo forgets them when it is switched off, and
+the tool is in the same place. A leader of another kind only shows a motion, so there is nothing to
+bring it to.
 
 The enabling button is a key of the page or of `robot-rl keyboard`: a leader arm has none.
 """
@@ -41,6 +43,11 @@ class Joints:
     stamp_s: float
     position_rad: F64
     trigger: float | None = None
+
+
+def whole_turns(angle_rad: F64 | float) -> F64:
+    """The whole turns in an angle, in rad: without them it lies within half a turn of 0."""
+    return 2 * np.pi * np.round(np.asarray(angle_rad) / (2 * np.pi))
 
 
 class JointSource(Protocol):
@@ -123,6 +130,7 @@ class LeaderSource:
             return ""
         names, within_rad = self._match
         off = joints.position_rad - state.joint_position_rad
+        off -= whole_turns(off)
         far = [i for i in np.argsort(-np.abs(off)) if not abs(off[i]) <= within_rad]
         if not far:
             return ""

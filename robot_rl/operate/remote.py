@@ -31,6 +31,7 @@ from robot_rl.system.jumps import JUMP_S
 from robot_rl.types import Pose, RobotState
 
 MAX_BYTES = 2048  # of one message
+TAKE_SEAT = "nobody drives from the page: take the seat (T)"
 KEPT = 16  # messages that may wait; older ones are worth nothing
 
 
@@ -220,7 +221,7 @@ class ConsoleConfig:
         source, action = page_of(node), task.spec.hand
         if isinstance(action, ActionSpec):
             source = Following(source, action, self.follow)
-        person = hand_on(task, self.handset, source, "console")
+        person = hand_on(task, self.handset, source, "console", absent=TAKE_SEAT)
         if not self.with_script:
             return person
         return Either(person, ScriptedOperator(self.script, task), goes_on=self.script_goes_on)

@@ -21,6 +21,7 @@ from robot_rl.nets.noise import NoiseNet
 from robot_rl.nets.tensor_file import read_tensors
 from robot_rl.spec import Spec
 from robot_rl.system import plain_json
+from robot_rl.system.files import replace_file
 from robot_rl.types import Observation, Weights
 
 if TYPE_CHECKING:
@@ -282,20 +283,15 @@ def _check_unprivileged(net: DrivingNet, spec: Spec) -> None:
 
 
 def save_policy(run_dir: Path, weights: Weights, spec: Spec) -> Path:
-    """Write `policy.safetensors` and its manifest; each file is whole or not there."""
+    """Write `policy.safetensors`, then its manifest, which says that the policy is there."""
     facts = {
         "version": weights.version,
         "sha256": weights.sha256,
         "spec_hash": spec.of_policy().hash,
     }
     path = run_dir / POLICY
-    for target, data in (
-        (path, weights.data),
-        (path.with_suffix(".json"), json.dumps(facts, indent=2).encode()),
-    ):
-        temporary = target.with_name(target.name + ".tmp")
-        temporary.write_bytes(data)
-        temporary.replace(target)
+    replace_file(path, weights.data)
+    replace_file(path.with_suffix(".json"), json.dumps(facts, indent=2))
     return path
 
 

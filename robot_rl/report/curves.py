@@ -65,8 +65,8 @@ def learning_curve(folders: Sequence[Path]) -> LearningCurve | None:
 
 
 def unaided(run: RunData) -> tuple[F64, F64] | None:
-    """(env steps, 1.0 where it succeeded and nobody took over) of each practice episode."""
-    rows = run.episodes()
+    """(env steps, 1.0 where it succeeded and nobody took over) of each episode that counts."""
+    rows = run.counted()
     if not rows:
         return None
     steps = np.array([r["env_steps"] for r in rows], np.float64)

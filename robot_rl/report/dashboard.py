@@ -1,7 +1,8 @@
 """Terminal dashboard while a run learns: a live panel on a terminal, plain lines everywhere else.
 
 Fed by `update(stats)` with whatever figures are at hand, under the names of metrics.jsonl, plus the
-words `state` ("demos", "practice", "hold" ...) and optionally `time_left_s` and `progress` (0..1).
+words `state` ("demos", "practice", "hold" ...) and optionally `time_left_s` and `progress` (0..1),
+of which follows how long practice still takes, as the studio says it (`control.work`).
 What keeps the run from learning (`report.findings`) stands below in red and yellow, with the fix.
 A figure that never arrives is shown as a dash; an unknown figure is ignored.
 """
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from robot_rl.control.work import Work
 from robot_rl.report import findings
 from robot_rl.report.svg import short
 
@@ -58,9 +60,10 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("env steps", "env_steps", short),
     ("episodes", "episodes", short),
     ("mean Q", "critic/q_mean", short),
-    ("time left", "time_left_s", lambda s: f"{int(s) // 60}:{int(s) % 60:02d}"),
+    ("time left", "left_s", lambda s: f"{round(s) // 60}:{round(s) % 60:02d}"),
 )
-"""Label, key, format. `success_rate`, `intervention_rate` and `episodes` are computed here."""
+"""Label, key, format. `success_rate`, `intervention_rate`, `episodes` and `left_s` are computed
+here."""
 
 WITHOUT = "clock/without_"
 WAITED = "clock/waited_"  # how the keys of `_pace` begin
@@ -90,7 +93,9 @@ class Dashboard:
         self._stats: dict[str, Any] = {}
         self._episodes: deque[tuple[float, float]] = deque(maxlen=WINDOW)
         self._seen = 0
-        self._last_index: Any = None
+        self._last_index: dict[str, Any] = {}  # of each arm
+        self._work = Work()
+        self._worked: dict[str, Any] = {}  # of each arm: the newest episode that it knows
         self._curves = {key: deque[float](maxlen=WIDEST) for _, key in CURVES}
         self._notes: deque[str] = deque(maxlen=4)
         self._told: set[str] = set()  # findings that are there and have been logged
@@ -127,19 +132,32 @@ class Dashboard:
     def update(self, stats: Mapping[str, Any]) -> None:
         """Merge new figures. A stats dict with `episode/success` counts as one practice episode.
 
-        The same episode may be sent many times: `episode/index` tells them apart.
+        The same episode may be sent many times: `arm`, where there are several, and
+        `episode/index` tell them apart.
         """
         self._stats.update(stats)
+        self._stats["left_s"] = self._left_s(stats)
         if "episode/success" in stats:
-            index = stats.get("episode/index")
-            if index is None or index != self._last_index:
-                self._last_index = index
+            arm, index = stats.get("arm", ""), stats.get("episode/index")
+            if index is None or index != self._last_index.get(arm):
+                self._last_index[arm] = index
                 self._count_episode(stats)
         if not self.live:
             self._tell()
         if not self.live and time.monotonic() >= self._next_line_s:
             self._next_line_s = time.monotonic() + PLAIN_EVERY_S
             log.info("%s", self.line())
+
+    def _left_s(self, stats: Mapping[str, Any]) -> float | None:
+        """Seconds until the budget of practice is used up; while it learns before, until then."""
+        if str(self._stats.get("state")).startswith("learning"):
+            return self._stats.get("time_left_s")
+        arm = stats.get("arm", "")
+        episode = [value for key, value in stats.items() if key.endswith("episode/index")]
+        if episode and episode != self._worked.get(arm):
+            self._worked[arm] = episode
+            self._work.add({"time_s": time.time(), **stats})
+        return self._work.left_s
 
     def line(self) -> str:
         """The state in one line, for logs and pipes."""
@@ -233,9 +251,11 @@ class Dashboard:
 
     def _count_episode(self, stats: Mapping[str, Any]) -> None:
         self._seen += 1
+        self._stats["episodes"] = self._seen
+        if stats.get("episode/aborted"):  # it says nothing about the policy
+            return
         human = float(stats.get("episode/intervention_rate", 0.0))
         self._episodes.append((float(stats["episode/success"]), human))
-        self._stats["episodes"] = self._seen
         for place, (_, key) in enumerate(CURVES):
             mean = sum(episode[place] for episode in self._episodes) / len(self._episodes)
             self._stats[key] = mean

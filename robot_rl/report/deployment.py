@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import shlex
 import time
 from collections.abc import Mapping
 from html import escape
@@ -20,7 +21,7 @@ MOST_HOURS = 72  # of a curve by the hour; longer deployments are shown by the d
 def deployment(run: RunData) -> str:
     """Success with its interval, figures, success by the hour or day, failures; "" without any."""
     d = run.deployment
-    if not d or not d.get("episodes"):
+    if not d.get("episodes") and not d.get("stops"):
         return ""
     where = f' <span class="note">{escape(d["since"])} to {escape(d["until"])}</span>'
     return (
@@ -47,7 +48,8 @@ def _rates(d: Mapping[str, Any]) -> str:
     note = "95 % Wilson interval"
     if d["unlabelled"]:
         note += f"; {d['unlabelled']} more are unlabelled: nobody has said how they ended"
-    return f'<div class="whiskers">{rows}<span></span><span class="note">{note}</span></div>'
+    note = f'<span></span><span class="note">{escape(note)}</span>'
+    return f'<div class="whiskers">{rows}{note}</div>'
 
 
 def _tiles(d: Mapping[str, Any]) -> str:
@@ -69,12 +71,12 @@ def _tiles(d: Mapping[str, Any]) -> str:
         (f"{d['interventions']}", "takeovers"),
         (seconds(d["mtbi_s"]), "between takeovers"),
     ]
-    return "".join(f'<div class="tile"><b>{a}</b><span>{b}</span></div>' for a, b in cells)
+    return "".join(f'<div class="tile"><b>{escape(a)}</b><span>{b}</span></div>' for a, b in cells)
 
 
 def _curve(d: Mapping[str, Any]) -> str:
     """Success by the hour, or by the day, with its interval."""
-    bins: dict[str, list[int]] = dict(d["hours"])
+    bins: dict[str, list[int]] = dict(sorted(d["hours"].items()))  # clocks are set back, too
     unit, name, length = "%Y-%m-%dT%H", "hour", 3600
     if len(bins) > MOST_HOURS:
         by_day: dict[str, list[int]] = {}
@@ -112,12 +114,15 @@ def _curve(d: Mapping[str, Any]) -> str:
 
 def _failures(d: Mapping[str, Any], run: RunData) -> str:
     rows = "".join(
-        f"<li>episode {one['episode']}, {escape(one['at'])}: {escape(one['reason'])}, "
-        f"{one['steps']} steps</li>"
+        f"<li>episode {escape(str(one['episode']))}, {escape(one['at'])}: "
+        f"{escape(one['reason'])}, {escape(str(one['steps']))} steps</li>"
         for one in d["failed"]
     )
-    stops = "".join(f"<li>{count} &times; {escape(why)}</li>" for why, count in d["stops"].items())
-    look = f"<code>robot-rl review {escape(str(run.deployed_in))}</code> shows them"
+    stops = "".join(
+        f"<li>{escape(str(count))} &times; {escape(why)}</li>" for why, count in d["stops"].items()
+    )
+    command = shlex.join(["robot-rl", "review", str(run.deployed_in)])
+    look = f"<code>{escape(command)}</code> shows them"
     text = f"<p>Last failures ({look}):</p><ul>{rows}</ul>" if rows else "<p>No failure.</p>"
     text += f"<p>Aborted episodes, which count neither way:</p><ul>{stops}</ul>" if stops else ""
     return f'<section class="card">{text}</section>'

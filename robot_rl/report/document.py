@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Template
 
 from robot_rl import __version__
+from robot_rl.system.files import replace_file
 
 
 def document(
@@ -29,9 +30,7 @@ def document(
 
 
 def write(target: Path, html: str) -> Path:
-    """Write a page so that readers never see half of it; returns its path."""
+    """Write a page so that readers never see half of it; returns its path. Raises `OSError`."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = target.with_suffix(".html.new")
-    scratch.write_text(html, encoding="utf-8")
-    scratch.replace(target)
+    replace_file(target, html.encode())
     return target

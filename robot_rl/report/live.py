@@ -36,7 +36,9 @@ TRIES_S = 30.0  # the scenes of an episode are written a moment after its figure
 
 
 class Live:
-    """Gets the figures of a run, as the dashboard does; `write` also writes the last report.
+    """Gets the figures of a run, as the dashboard does; `write` or `end` writes the last report.
+
+    What cannot be written is logged: it never ends a run.
 
     Args:
         mirror: (camera, height, width) -> what draws the simulated scene; None on a real robot.
@@ -45,6 +47,7 @@ class Live:
     def __init__(self, run_dir: Path, mirror: Callable[..., Any] | None) -> None:
         self._run_dir, self._mirror = run_dir, mirror
         self._began_s = self._written_s = time.monotonic()
+        self._begun = False  # figures have come
         self._writer: subprocess.Popen[bytes] | None = None
         self._asked_s, self._pause_s = 0.0, EVERY_S
         self._solved: tuple[int, int] | None = None  # episode and steps of the first success
@@ -53,16 +56,29 @@ class Live:
 
     def update(self, stats: Mapping[str, Any]) -> None:
         """Take the newest figures, and rewrite the report now and then."""
+        self._begun = True
         if not self._drawn:
             self._refresh(stats)
         self._write_beside()
 
-    def write(self, *, again_s: float = 0.0) -> Path:
-        """Write the report now, and return its path."""
+    def write(self, *, again_s: float = 0.0) -> Path | None:
+        """Write the report now, and return its path; None = it cannot be written."""
         self._stop_writer()
-        path = write_report(self._run_dir, again_s=again_s)
+        try:
+            path = write_report(self._run_dir, again_s=again_s)
+        except (OSError, RobotRLError) as error:
+            log.warning("the report was not written: %s", error)
+            return None
         self._written_s = time.monotonic()
         return path
+
+    def end(self) -> None:
+        """Write the last report of a run that was stopped or failed, if it has shown figures.
+
+        Without any, another process may be at work in the folder, and write the report there.
+        """
+        if self._begun:
+            self.write()
 
     def _write_beside(self) -> None:
         """Have the report written when it is time, unless that is still being done."""
@@ -74,13 +90,16 @@ class Live:
             self._writer = None
         if self._writer is None and now_s - self._written_s >= self._pause_s:
             self._written_s, self._asked_s = now_s, time.time()
-            self._writer = subprocess.Popen(
-                [sys.executable, "-m", "robot_rl.report.live", str(self._run_dir)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the run
-            )
+            try:
+                self._writer = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "robot_rl.report.live", str(self._run_dir)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C is for the run
+                )
+            except OSError as error:  # no memory, or too many processes
+                log.warning("the report was not written: %s", error)
 
     def _took_s(self) -> float:
         """How long the other process has taken, by the time of its file; 0 without one."""
@@ -120,8 +139,9 @@ class Live:
             log.warning("no picture of the first success: %s", error)
             return
         report = self.write(again_s=EVERY_S)
-        text = "first success without help, %.0f s after the start: %s (and in %s)"
-        log.warning(text, self._solved_s - self._began_s, path, report)
+        also = f" (and in {report})" if report else ""
+        text = "first success without help, %.0f s after the start: %s%s"
+        log.warning(text, self._solved_s - self._began_s, path, also)
 
     def _strip(self, episode: int, steps: int) -> np.ndarray | None:
         """BGR uint8 [H, W * pictures, 3]; None = not all scenes are there yet."""

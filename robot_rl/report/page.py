@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import math
+import shlex
+from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from robot_rl.control.statistics import rolling_mean, wilson
+from robot_rl.control.statistics import rolling_mean, wilson, work_s
+from robot_rl.control.work import BEGAN
 from robot_rl.report import findings, svg
-from robot_rl.report.rundata import RunData
+from robot_rl.report.rundata import HOME, RunData
 from robot_rl.store.labels import INVERSE
 
 WINDOW = 20  # "success over the last 20 episodes", as on the dashboard
@@ -34,7 +38,7 @@ PANELS: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 HIDDEN = ("time_s", "env_steps", "episode/", "demo_episode/", "eval_episode/", "gate/", "exam/")
 HIDDEN += ("eval/", "start/", findings.PREFIX, "weights/version", "learner/updates")
-HIDDEN += ("loop/period_ms_max",)
+HIDDEN += ("loop/period_ms_max", BEGAN)
 """Prefixes of keys that are shown elsewhere, or mean nothing as a curve."""
 
 
@@ -44,15 +48,17 @@ def headline(run: RunData) -> str:
     goal = (run.config.get("train") or {}).get("target_success")
     if best and not best.get("success_known", True):
         text = f'<div class="rate">{best["return_mean"]:.4g}</div><p class="claim">mean return of '
-        text += f"{best['episodes']} evaluation episodes <span>&middot; standard deviation "
-        text += f"{best['return_std']:.3g}; nobody says what success is</span></p>"
+        text += f"{escape(str(best['episodes']))} evaluation episodes <span>&middot; standard "
+        text += f"deviation {best['return_std']:.3g}; nobody says what success is</span>"
+        text += f"{_reservations(run)}</p>"
     elif best:
         rate = 100 * best["successes"] / max(best["episodes"], 1)
         cycle = best.get("cycle_time_s_mean")
         text = f'<div class="rate">{rate:.0f}<small>%</small></div><p class="claim">'
         text += f"{best['successes']} of {best['episodes']} evaluation episodes succeed, unaided"
         text += f" <span>&middot; {cycle:.1f} s per cycle</span>" if cycle else ""
-        text = f"<div>{text}</p>{_effort(run)}</div>" + _whiskers(run.evaluation, goal)
+        text = f"<div>{text}{_reservations(run)}</p>{_effort(run)}</div>"
+        text += _whiskers(run.evaluation, goal)
     else:
         text = '<div class="rate none">not evaluated{}</div><p class="claim"><span>{}</span></p>'
         how = "Run <code>robot-rl eval</code> on this folder to measure success."
@@ -70,6 +76,21 @@ def headline(run: RunData) -> str:
         shown = f'<section class="card first">{picture}</section>'
         return f'<div class="top plain">{left}</div>{shown}'
     return f'<div class="top plain">{left}</div>'
+
+
+def _reservations(run: RunData) -> str:
+    """That the evaluation is of another scene than the one learned in, or of an older policy."""
+    said = _elsewhere(run.evaluation)
+    if len(run.learned_from()) < len(run.episodes()):
+        steps = run.evaluation["env_steps"]
+        said.append(f"measured after {steps:,.0f} steps; the policy has practised since")
+    return "".join(f" <span>&middot; {escape(text)}</span>" for text in said)
+
+
+def _elsewhere(evaluation: Mapping[str, Any]) -> list[str]:
+    """What differs where it was measured; empty where that is the scene that was learned in."""
+    place = evaluation.get("evaluated_in")
+    return [] if place in HOME else [f"measured elsewhere: {place}"]
 
 
 def _whiskers(evaluation: Mapping[str, Any], goal: float | None) -> str:
@@ -100,46 +121,48 @@ def _other_evaluations(evaluation: Mapping[str, Any]) -> str:
     every = evaluation.get("evaluations") or []
     if len(every) < 2:
         return ""
-    found = [
-        f"{part['successes']} of {part['episodes']} (weights {one['weights_version']}"
-        f"{', starts from ' + str(one['seed']) if one['seed'] is not None else ''})"
-        for one in reversed(every)
-        if (part := one["deterministic"]) != evaluation["deterministic"] and part
-    ]
-    return f"; other evaluations, deterministic: {', '.join(found)}" if found else ""
+    found = []
+    for one in reversed(every):
+        if not (part := one["deterministic"]) or part == evaluation["deterministic"]:
+            continue
+        seed = [] if one["seed"] is None else [f"starts from {one['seed']}"]
+        notes = ", ".join([f"weights {one['weights_version']}", *seed, *_elsewhere(one)])
+        found.append(f"{part['successes']} of {part['episodes']} ({notes})")
+    return escape(f"; other evaluations, deterministic: {', '.join(found)}") if found else ""
 
 
 def _effort(run: RunData) -> str:
-    """What learning took, in one sentence."""
-    steps = run.total("episode/length")
+    """What it took to learn what was evaluated, in one sentence."""
+    episodes = run.learned_from()
+    steps, human = _steps(episodes)
     if not steps:
         return ""
-    share = 100 * _human_steps(run) / steps
     trained_s = run.evaluation.get("train_s")  # demonstrations, practice and exams
-    minutes = trained_s / 60 if trained_s else _minutes(run)
+    minutes = trained_s / 60 if trained_s else _minutes(run, episodes[-1].get("time_s", math.inf))
     return (
         f'<p class="effort">{minutes:.1f} minutes and {steps:,.0f} steps of practice; a person '
-        f"drove {share:.0f} % of the steps.</p>"
+        f"drove {100 * human / steps:.0f} % of the steps.</p>"
     )
 
 
-def _minutes(run: RunData) -> float:
-    times = [float(r["time_s"]) for r in run.rows if "time_s" in r]
-    return (max(times) - min(times)) / 60 if times else 0.0
+def _minutes(run: RunData, until_s: float = math.inf) -> float:
+    """Minutes that were worked, from the first line on; none until the run went on after a stop."""
+    times = [float(r["time_s"]) for r in run.rows if "time_s" in r and r["time_s"] <= until_s]
+    return sum(work_s(a, b, run.begun) for a, b in pairwise(times)) / 60
 
 
-def _human_steps(run: RunData) -> float:
-    return sum(
-        e.get("episode/intervention_rate", 0) * e.get("episode/length", 0) for e in run.episodes()
-    )
+def _steps(episodes: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Steps of these episodes, and how many of them a person drove."""
+    steps = [e.get("episode/length", 0) for e in episodes]
+    rates = [e.get("episode/intervention_rate", 0) for e in episodes]
+    return sum(steps), sum(n * rate for n, rate in zip(steps, rates, strict=True))
 
 
 def tiles(run: RunData) -> str:
     """The run in six numbers."""
-    steps = run.total("episode/length")
-    human = _human_steps(run)
+    steps, human = _steps(run.episodes())
     cells = [
-        (f"{_minutes(run):.1f} min", "wall time"),
+        (f"{_minutes(run):.1f} min", "time at work"),
         (svg.short(max((r.get("env_steps", 0) for r in run.rows), default=0)), "env steps"),
         (str(len(run.episodes())), "practice episodes"),
         (f"{run.total('episode/takeovers'):.0f}", "takeovers"),
@@ -154,19 +177,19 @@ def arms(run: RunData) -> str:
     """What each of several arms has brought to the one learner."""
     lines = ""
     for name, episodes in sorted(run.by_arm().items()):
-        steps = sum(e["episode/length"] for e in episodes)
-        human = sum(e["episode/intervention_rate"] * e["episode/length"] for e in episodes)
-        newest = [e["episode/success"] for e in episodes[-WINDOW:]]
+        steps, human = _steps(episodes)
+        counted = [e["episode/success"] for e in episodes if not e.get("episode/aborted")]
+        newest = counted[-WINDOW:]
         result = ((run.evaluation.get("arms") or {}).get(name) or {}).get("deterministic") or {}
         cells = (
-            escape(name),
+            name,
             f"{len(episodes)}",
             f"{steps:,.0f}",
             f"{100 * sum(newest) / len(newest):.0f} %" if newest else "-",
             f"{100 * human / steps:.0f} %" if steps else "-",
             f"{result['successes']} of {result['episodes']}" if result else "-",
         )
-        lines += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        lines += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
     if not lines:
         return ""
     names = (
@@ -186,12 +209,13 @@ def arms(run: RunData) -> str:
 
 def learning(run: RunData) -> str:
     """The chart of success and of steps that a person drove; below, one bar per episode."""
-    success = run.series("episode/success")
-    if success is None:
+    if not run.episodes():
         return ""
-    x_range = _x_range(run)
-    smooth = rolling_mean(success.value, WINDOW)
-    curves = [svg.Curve("success", success.env_steps, smooth, "accent", fill=True)]
+    x_range, curves = _x_range(run), []
+    success = run.series("episode/success")
+    if success is not None:  # else each was aborted
+        smooth = rolling_mean(success.value, WINDOW)
+        curves.append(svg.Curve("success", success.env_steps, smooth, "accent", fill=True))
     human = run.series("episode/intervention_rate")
     if human is not None:
         driven = rolling_mean(human.value, WINDOW)
@@ -207,27 +231,34 @@ def learning(run: RunData) -> str:
         f'<span><i class="{c.style}"></i>{keys.get(c.label, c.label)}</span>' for c in curves
     )
     legend += '<span><i class="goal"></i>target</span>' if goal else ""
-    strip = svg.strip(_bars(run), svg.Box(1040, 74, top=4, bottom=10), *x_range)
+    bars = _bars(run)
+    strip = svg.strip(bars, svg.Box(1040, 74, top=4, bottom=10), *x_range)
+    aborted = any(style == "aborted" for _, _, style, _ in bars)
     return (
         f'<h2>Learning</h2><section class="card"><p class="legend">{legend}</p>'
         f'<div class="plot">{chart}</div>'
         '<p class="legend" style="margin-top:18px"><span><b>Each practice episode:</b></span>'
         '<span><i class="human"></i>share of its steps driven by a person</span>'
-        '<span><i class="accent"></i>success</span><span><i class="bad"></i>failure</span></p>'
-        f"{strip}</section>"
+        '<span><i class="accent"></i>success</span><span><i class="bad"></i>failure</span>'
+        + '<span><i class="aborted"></i>aborted, which counts neither way</span>' * aborted
+        + f"</p>{strip}</section>"
     )
 
 
 def _bars(run: RunData) -> list[tuple[float, float, str, str]]:
     bars = []
     for number, row in enumerate(run.episodes()):
-        won = row["episode/success"] > 0
+        style, said = "lost", "failure"
+        if row.get("episode/aborted"):
+            style, said = "aborted", "aborted"
+        elif row["episode/success"] > 0:
+            style, said = "won", "success"
         share = float(row.get("episode/intervention_rate", 0.0))
-        text = f"episode {row.get('episode/index', number):.0f}: {'success' if won else 'failure'}"
+        text = f"episode {row.get('episode/index', number):.0f}: {said}"
         text += f", {row.get('episode/length', 0):.0f} steps, {100 * share:.0f} % by a person"
         if row.get("episode/takeovers"):
             text += f", {row['episode/takeovers']:.0f} takeovers"
-        bars.append((float(row.get("env_steps", 0)), share, "won" if won else "lost", text))
+        bars.append((float(row.get("env_steps", 0)), share, style, text))
     return bars
 
 
@@ -345,7 +376,7 @@ def reproduce(run: RunData) -> str:
     folder = run.folder
     if folder.is_absolute():  # runs/<experiment>/<run>, without the machine's own folders
         folder = Path(*folder.parts[-3:])
-    lines += [f"robot-rl eval {folder}", f"robot-rl report {folder}"]
+    lines += [shlex.join(["robot-rl", verb, str(folder)]) for verb in ("eval", "report")]
     text = escape("\n".join(lines))
     return (
         '<h2>Do it again</h2><section class="card"><div style="float:right">'

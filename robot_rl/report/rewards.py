@@ -89,4 +89,7 @@ def _strip(strip: Strip) -> str:
     )
     wrong = f' <span class="bad">{escape(strip.wrong)}</span>' if strip.wrong else ""
     title = f"<h3>{escape(strip.title)}{wrong}</h3>"
-    return f'<div class="strip-row">{title}<div class="pictures">{pictures}</div>{chart}</div>'
+    return (
+        f'<div class="strip-row">{title}<div class="pictures">{pictures}</div>'
+        f'<div class="plot">{chart}</div></div>'
+    )

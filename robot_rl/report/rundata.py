@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config.run_folder import ARMS, DEPLOYMENT, EVALUATION, METRICS, RUN
+from robot_rl.config.run_folder import ARMS, AT_WORK, DEPLOYMENT, EVALUATION, METRICS, RUN
 from robot_rl.config.yaml_file import read_yaml
+from robot_rl.control.work import BEGAN, RUNS, number
 from robot_rl.data.import_store import SUMMARY
 from robot_rl.system import plain_json
 
@@ -23,7 +24,9 @@ log = logging.getLogger(__name__)
 FIRST_SUCCESS = "first_success.png"
 PLACES = ("time_s", "env_steps")  # where a metric line belongs; numbers, if it has them
 EVALUATIONS = {"deterministic": "evaluation", "stochastic": "evaluation with noise"}
-"""Kind of evaluation -> `state` of its episodes' metric lines."""
+"""Kind of evaluation -> `state` of its episodes' metric lines; an evaluation goes in this order."""
+HOME = ("lockstep", "ros", "", None)
+"""`evaluated_in` of an evaluation in the scene that was learned in; else that says what differs."""
 
 F64 = NDArray[np.float64]
 
@@ -52,6 +55,7 @@ class RunData:
     deployment: Mapping[str, Any] = field(default_factory=dict)  # deploy.json
     deployed_in: Path = Path()  # its folder
     imported: Mapping[str, Any] = field(default_factory=dict)  # import.json of its data set
+    begun: frozenset[float] = frozenset()  # when processes began to work on it (s)
 
     @property
     def keys(self) -> list[str]:
@@ -59,8 +63,16 @@ class RunData:
         return sorted({k for row in self.rows for k, v in row.items() if _is_number(v)})
 
     def series(self, key: str) -> Series | None:
-        """The curve of `key`; None when it never occurs. NaN and infinity are left out."""
-        picked = [r for r in self.rows if _is_number(r.get(key))]
+        """The curve of `key`; None when it never occurs. NaN and infinity are left out.
+
+        So are figures of practice episodes that were aborted: they say nothing about the policy.
+        """
+        practice = key.startswith("episode/")
+        picked = [
+            r
+            for r in self.rows
+            if _is_number(r.get(key)) and not (practice and r.get("episode/aborted"))
+        ]
         if not picked:
             return None
         table = np.array(
@@ -69,8 +81,17 @@ class RunData:
         return Series(table[:, 0], table[:, 1], table[:, 2])
 
     def episodes(self) -> list[Mapping[str, Any]]:
-        """Metric lines of practice episodes."""
+        """Metric lines of practice episodes, aborted ones too."""
         return [r for r in self.rows if _is_number(r.get("episode/success"))]
+
+    def counted(self) -> list[Mapping[str, Any]]:
+        """Practice episodes that say something about the policy: those that were not aborted."""
+        return [r for r in self.episodes() if not r.get("episode/aborted")]
+
+    def learned_from(self) -> list[Mapping[str, Any]]:
+        """Practice episodes before the evaluation; without one, all of them."""
+        until = self.evaluation.get("env_steps", math.inf)
+        return [r for r in self.episodes() if r.get("env_steps", 0) <= until]
 
     def by_arm(self) -> dict[str, list[Mapping[str, Any]]]:
         """Practice episodes of each of several arms; empty where there is one."""
@@ -115,14 +136,36 @@ def read_run(folder: Path) -> RunData:
         deployment=_read_json(deployed / DEPLOYMENT),
         deployed_in=deployed,
         imported=_read_json(Path(dataset) / SUMMARY) if dataset else {},
+        begun=_begun(folder, rows),
     )
+
+
+def _begun(folder: Path, rows: Iterable[Mapping[str, Any]]) -> frozenset[float]:
+    """When processes began to work: their first lines say it, and who works there now."""
+    told = [_read_json(folder / f"{verb}{AT_WORK}").get(BEGAN) for verb in RUNS]
+    told += [row[BEGAN] for row in rows if BEGAN in row]
+    return frozenset(began_s for x in told if (began_s := number(x)) is not None)
+
+
+def evaluated(rows: Iterable[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
+    """Episodes of one kind of evaluation: of each arm its newest attempt, without aborted ones."""
+    states = list(EVALUATIONS.values())
+    states = states[: states.index(EVALUATIONS[kind]) + 1]
+    lines = [r for r in rows if r.get("state") in states]
+    arms = [str(r.get("arm")) for r in lines]
+    begun = {arm: i for i, arm in enumerate(arms) if lines[i].get("eval_episode/number") == 1}
+    return [
+        r
+        for i, (r, arm) in enumerate(zip(lines, arms, strict=True))
+        if i >= begun.get(arm, 0) and r["state"] == states[-1] and not r.get("eval_episode/aborted")
+    ]
 
 
 def _so_far(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """An evaluation that still runs, or was cut short, from the lines of its episodes."""
     result: dict[str, Any] = {}
-    for kind, state in EVALUATIONS.items():
-        picked = [r for r in rows if r.get("state") == state and not r.get("eval_episode/aborted")]
+    for kind in EVALUATIONS:
+        picked = evaluated(rows, kind)
         won = [r for r in picked if r.get("eval_episode/success")]
         times = [float(r.get("eval_episode/duration_s", 0.0)) for r in won]
         if picked:
@@ -131,6 +174,7 @@ def _so_far(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 "episodes": len(picked),
                 "cycle_time_s_mean": float(np.mean(times)) if times else None,
             }
+            result["env_steps"] = max(r.get("env_steps", 0) for r in picked)
     return result
 
 

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from robot_rl.report import svg
-from robot_rl.report.rundata import EVALUATIONS, RunData
+from robot_rl.report.rundata import RunData, evaluated
 
 FEWEST, MOST = 10, 200  # episodes on a map
 SPREAD_M = 0.002  # what varies less starts in one place
@@ -36,11 +36,10 @@ def starts(run: RunData) -> str:
 
 def _episodes(run: RunData) -> tuple[Sequence[Row], str]:
     """Episodes without help, and the prefix of their keys."""
-    unaided = EVALUATIONS["deterministic"]
-    rows = [r for r in run.rows if r.get("state") == unaided and not r.get("eval_episode/aborted")]
+    rows = evaluated(run.rows, "deterministic")
     if len(rows) >= FEWEST:
         return rows[-MOST:], "eval_"
-    return [r for r in run.episodes() if not r.get("episode/takeovers")][-MOST:], ""
+    return [r for r in run.counted() if not r.get("episode/takeovers")][-MOST:], ""
 
 
 def _map(name: str, rows: Sequence[Row], prefix: str) -> str:

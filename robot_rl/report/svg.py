@@ -86,7 +86,7 @@ def chart(
     x_label: str = "env steps",
     goal: float | None = None,
 ) -> str:
-    """A line chart. All charts of a page share `x_range`, so one crosshair serves them all."""
+    """A line chart. One crosshair serves all charts of a page: their x axes mean the same."""
     thinned = [(c, *thin(c.x, c.y)) for c in curves]
     lows = [float(low.min()) for _, _, _, low, _ in thinned]
     highs = [float(high.max()) for *_, high in thinned]
@@ -103,7 +103,7 @@ def chart(
         {
             "label": c.label,
             "style": c.style,
-            "x": [round(float(v), 1) for v in x],
+            "x": [float(f"{v:.7g}") for v in x],
             "y": [float(f"{v:.4g}") for v in mean],
         }
         for c, x, mean, _, _ in thinned
@@ -111,7 +111,7 @@ def chart(
     ]
     meta = {"series": hover, "unit": unit, "x0": x_range[0], "x1": x_range[1], "left": box.left}
     meta |= {"right": box.width - box.right, "top": box.top, "bottom": box.height - box.bottom}
-    meta |= {"y0": y0, "y1": y1}
+    meta |= {"y0": y0, "y1": y1, "x_label": x_label}
     label = ", ".join(c.label for c in curves if c.label)
     return (
         f'<svg class="chart" viewBox="0 0 {box.width:g} {box.height:g}" role="img" '

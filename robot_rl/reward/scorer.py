@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from torch import distributed
 
 from robot_rl.reward.preference.model import PreferenceModel
 from robot_rl.reward.progress.clip import ClipModel
 from robot_rl.reward.progress.model import Past, ProgressModel
 from robot_rl.store.labels import of_frame
+from robot_rl.store.rows import flatten
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, EpisodeStart, Frame, Label
 
@@ -20,7 +22,8 @@ class FrameScorer:
     """Writes what a model says of every frame of a store that has no label from it.
 
     What was recorded before (demonstrations, imported data) is scored like what comes in; after a
-    restart, frames that already have a label are left out. Evaluation episodes are not scored.
+    restart, frames that already have a label are left out. Evaluation episodes are not scored. Of
+    several processes that are one learner, the first one scores: the others read its labels.
     """
 
     def __init__(self, store: Store, model: ProgressModel | PreferenceModel | ClipModel) -> None:
@@ -32,6 +35,8 @@ class FrameScorer:
 
     def turn(self) -> int:
         """Score what has come in; return how many frames were labelled."""
+        if distributed.is_initialized() and distributed.get_rank():
+            return 0
         done = 0
         while True:
             rows, self._cursor = self._store.rows_since(self._cursor, ROWS_PER_READ)
@@ -59,8 +64,10 @@ class FrameScorer:
             for frame, value in zip(frames, values, strict=True)
             if (id_, frame.frame) not in self._known
         ]
-        self._store.append(labels)
-        return len(labels)
+        # imported data may have brought this model's word since, and not equal in every bit
+        new = [label for label in labels if not self._store.has(flatten(label).key)]
+        self._store.append(new)
+        return len(new)
 
     def _label(self, id_: EpisodeId, frame: Frame, value: float) -> Label:
         model, number = self._model, of_frame(frame.frame)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError
-from robot_rl.geometry import compose, inverse, quat_from_matrix, rotate
+from robot_rl.geometry import compose, inverse, pose, quat_from_matrix, rotate
 from robot_rl.robots.bodies import HERE, Parts, inertial_of
+from robot_rl.robots.enclose import capsules_of
 from robot_rl.robots.fr3 import Fr3
-from robot_rl.robots.robot import Gripper, Inertial, box
-from robot_rl.robots.ur5e import ROBOTIQ_2F85
-from robot_rl.robots.urdf import Urdf, UrdfJoint
+from robot_rl.robots.robot import Capsule, Gripper, Inertial, Robot, box
+from robot_rl.robots.ur5e import Ur5e
+from robot_rl.robots.urdf import Shape, Urdf, UrdfJoint
 from robot_rl.types import Pose
 
 F64 = NDArray[np.float64]
 
+SHIPPED: Mapping[str, type[Robot]] = MappingProxyType({"franka_hand": Fr3, "robotiq_2f85": Ur5e})
+"""Kind of gripper -> a robot that we ship with it."""
+
 KINDS: Mapping[str, Gripper] = MappingProxyType(
-    {"franka_hand": Fr3.gripper, "robotiq_2f85": ROBOTIQ_2F85}
+    {kind: robot.gripper for kind, robot in SHIPPED.items()}
 )
 """Grippers that can be mounted on any arm (`--gripper`)."""
 
@@ -31,6 +35,7 @@ FINGER_M = 0.045  # from a finger's frame to between the fingertips, where no li
 FORCE_N, SPEED_M_S = 40.0, 0.1  # where the URDF says nothing
 LIGHT = Inertial(0.02, (0.0, 0.0, 0.0), (4e-6, 4e-6, 1e-6, 0.0, 0.0, 0.0))
 LIGHT_HAND = Inertial(0.3, (0.0, 0.0, 0.03), (4e-4, 4e-4, 2e-4, 0.0, 0.0, 0.0))
+NO_HAND = Inertial(0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,27 @@ def fingers_of(urdf: Urdf) -> list[Fingers]:
     return found
 
 
+def mounted(gripper: Gripper, link: int) -> list[Capsule]:
+    """Capsules of a gripper of `KINDS`, as on the robot that we ship with it; none for others."""
+    robot = next((robot for robot in SHIPPED.values() if robot.gripper == gripper), None)
+    if robot is None:
+        return []
+    return [replace(c, link=link) for c in robot.capsules if c.link > len(robot.joints)]
+
+
+def hull_of(gripper: Gripper, link: int) -> list[Capsule]:
+    """The capsule around the box that stands for a gripper or tool."""
+    half_m, centre_m = gripper.hull
+    shape = Shape("box", pose(centre_m), tuple(2 * half for half in half_m))
+    return capsules_of([(HERE, shape)], link, lambda _: None)[0]
+
+
 def gripper_of(
     urdf: Urdf, tip: str, fingers: Fingers, tcp: str, remarks: list[str]
 ) -> tuple[Gripper, Pose]:
     """(gripper, pose of its hand in the tip): z out of the tool, y along the first finger's way.
 
-    tcp: the link between the fingertips, "" = guess it.
+    The mass of the hand is a guess. tcp: the link between the fingertips, "" = guess it.
 
     Raises:
         ConfigError: the fingers slide along the tool, have no stroke, or the TCP is not in front.
@@ -84,8 +104,6 @@ def gripper_of(
     if tcp:
         urdf.link(tcp, "--tcp")
     tcp_m = _tcp_m(seen, fingers, tcp, mount_m, remarks)
-    behind = [set(urdf.behind(joint.child)) for joint in fingers.joints]
-    still: Parts = [(p, name) for name, p in seen.items() if not any(name in b for b in behind)]
     closed = Pose(seen[one.child].position_m, HERE.quaternion_xyzw)
     moving: Parts = [(compose(inverse(closed), seen[n]), n) for n in urdf.behind(one.child)]
     top_m = max(mount_m, 0.02)
@@ -101,7 +119,7 @@ def gripper_of(
             force_n=float(one.effort or FORCE_N),
             speed_m_s=sum(j.velocity or 0.0 for j in fingers.joints) or SPEED_M_S,
             fingers=(one.name, other.name),
-            hand=inertial_of(still, urdf, remarks) or LIGHT_HAND,
+            hand=LIGHT_HAND,
             finger=inertial_of(moving, urdf, remarks) or LIGHT,
             finger_mount_m=round(mount_m, 6),
             pad_half_m=PAD_HALF_M,

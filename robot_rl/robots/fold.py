@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from robot_rl.errors import ConfigError, did_you_mean
-from robot_rl.geometry import compose, inverse
+from robot_rl.geometry import compose, inverse, pose, quat_from_rotvec
 from robot_rl.robots.bodies import (
     EFFORT_NM,
     HERE,
@@ -22,8 +22,16 @@ from robot_rl.robots.bodies import (
     vec,
 )
 from robot_rl.robots.described import FEWEST, MOST, Described, bare_tool
-from robot_rl.robots.fingers import KINDS, Fingers, fingers_of, gripper_of
-from robot_rl.robots.robot import Gripper, Inertial, Placement
+from robot_rl.robots.fingers import (
+    KINDS,
+    NO_HAND,
+    Fingers,
+    fingers_of,
+    gripper_of,
+    hull_of,
+    mounted,
+)
+from robot_rl.robots.robot import Capsule, Gripper, Inertial, Placement
 from robot_rl.robots.urdf import TURNING, Urdf, UrdfJoint
 from robot_rl.types import Pose
 
@@ -67,14 +75,19 @@ def fold(urdf: Urdf, called: str, wishes: Wishes) -> tuple[Described, list[str]]
     tool = urdf.behind(tip)[1:] if path[-1].moves else urdf.behind(tip)
     gripper, in_tip = _gripper(urdf, tip, fingers, wishes, remarks)
     flange = compose(frames.tip, in_tip)
+    turned = pose((0.0, 0.0, 0.0), quat_from_rotvec((0.0, 0.0, gripper.yaw_rad)))
+    seen = inverse(compose(flange, turned))  # all that is said of the hand is told in its frame
     parts = frames.parts(but=tool)
-    hand = [(compose(inverse(flange), frames.places[name][1]), name) for name in tool]
+    hand = [(compose(seen, frames.places[name][1]), name) for name in tool]
     sliding = {n for f in fingers for joint in f.joints for n in urdf.behind(joint.child)}
     still = [(at, name) for at, name in hand if name not in sliding or not gripper.fingers]
-    if not gripper.fingers and not wishes.tool_kg:
-        gripper = replace(gripper, hand=inertial_of(hand, urdf, remarks) or gripper.hand)
+    if wishes.gripper not in KINDS and (gripper.fingers or not wishes.tool_kg):
+        mass = inertial_of(still, urdf, remarks) or (gripper.hand if still else NO_HAND)
+        gripper = replace(gripper, hand=mass)
     joints = frames.joints(lambda n, joint: massive(parts.get(n, []), urdf, joint, remarks))
-    reach_m = frames.reach_m
+    reach_m, number = frames.reach_m, len(joints) + 1
+    around = capsules(urdf, frames, parts | {number: still}, wishes.find, remarks)
+    around += _around_gripper(gripper, number, any(c.link == number for c in around), remarks)
     found = Described(
         called=called,
         title=f"{urdf.name} with {gripper.name}" if gripper.fingers else urdf.name,
@@ -86,9 +99,7 @@ def fold(urdf: Urdf, called: str, wishes: Wishes) -> tuple[Described, list[str]]
         workspace_min_m=(-reach_m, -reach_m, 0.0),
         workspace_max_m=(reach_m, reach_m, reach_m),
         base_frame=base,
-        capsules=tuple(
-            capsules(urdf, frames, parts | {len(joints) + 1: still}, wishes.find, remarks)
-        ),
+        capsules=tuple(around),
     )
     return found, remarks
 
@@ -115,6 +126,33 @@ def _gripper(
     if not wishes.gripper:
         remarks.append("gripper: none, for there are no two sliding fingers (--gripper)")
     return KINDS.get(kind) or bare_tool(wishes.tool_m, wishes.tool_kg), HERE
+
+
+def _around_gripper(
+    gripper: Gripper, link: int, has_shape: bool, remarks: list[str]
+) -> list[Capsule]:
+    """Capsules of the gripper or tool itself, where the URDF does not show it.
+
+    has_shape: the URDF has shapes behind the tip. Of a gripper that it describes they are enough;
+    one that a person mounts there comes on top of them.
+    """
+    found = mounted(gripper, link)
+    if found:
+        remarks.append(
+            f"collision: {gripper.name} and its camera get {len(found)} capsules, as on the robot "
+            "that is shipped with them"
+        )
+    elif gripper.tcp_m > 0.0 and not (gripper.fingers and has_shape):
+        found = hull_of(gripper, link)
+        remarks.append(
+            f"collision: no shape of the {gripper.name} in the URDF, a capsule of "
+            f"{found[0].radius_m:.3f} m radius around its box instead: check it"
+        )
+    elif not has_shape:
+        remarks.append(
+            "collision: no tool, so what you mount is kept clear of nothing (--gripper, --tool-m)"
+        )
+    return found
 
 
 def _base(urdf: Urdf, remarks: list[str]) -> str:

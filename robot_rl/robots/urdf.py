@@ -163,7 +163,9 @@ def parse(text: str, where: str) -> Urdf:
                 got=", ".join(double),
                 fix="rename one of them; two arms in one URDF need a prefix each",
             )
-    return _tree(robot.get("name", "robot"), {x.name: x for x in links}, joints, where)
+    return _tree(
+        _printable(robot.get("name", "robot"), where), {x.name: x for x in links}, joints, where
+    )
 
 
 def _xml(text: str, where: str) -> Xml.Element:
@@ -264,14 +266,19 @@ def _link(element: Xml.Element) -> UrdfLink:
     inertial, mass = element.find("inertial"), None
     if inertial is not None:
         where = f"link '{name}'"
-        kg = _number(inertial.find("mass"), "value", where)
+        kg = _number(inertial.find("mass"), "value", where) or 0.0
+        if kg < 0.0:
+            raise ConfigError(
+                f"{where}: the mass is negative", expected="0 kg or more", got=f"{kg:g} kg",
+                fix="correct <mass value> in the URDF",
+            )  # fmt: skip
         given = inertial.find("inertia")
         xx, yy, zz, xy, xz, yz = (
             _number(given, key, where, 0.0) or 0.0
             for key in ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
         )
         tensor = np.array(((xx, xy, xz), (xy, yy, yz), (xz, yz, zz)))
-        mass = Mass(kg or 0.0, _origin(inertial, where), tensor)
+        mass = Mass(kg, _origin(inertial, where), tensor)
     return UrdfLink(name, mass, tuple(_shapes(element, f"link '{name}'")))
 
 
@@ -349,6 +356,18 @@ def _name(element: Xml.Element) -> str:
     if not name:
         raise ConfigError(
             f"a {element.tag} has no name", expected="name='...'", got="nothing", fix="give it one"
+        )
+    return _printable(name, f"a {element.tag}")
+
+
+def _printable(name: str, where: str) -> str:
+    """The name; what breaks a line in it could write into the robot's file what it likes."""
+    if not name.isprintable():
+        raise ConfigError(
+            f"{where}: a name with characters that cannot be printed",
+            expected="letters, digits and signs on one line",
+            got=ascii(name)[:100],
+            fix="rename it in the URDF",
         )
     return name
 

@@ -4,6 +4,8 @@ The gate stays the only publisher of targets. This node keeps the readiness list
 graph (`arm/readiness`) and tells its first failing item on `arm/problem`; the gate then is in a
 protective stop and arms nobody, until the list is green or a person has accepted what fails, by its
 name. It moves the arm in one case: a person calls `arm/home`, while the gate lets nobody move it.
+Whatever would have stopped a run stops the arm on its way home: a person's hold or stop, the end of
+the gate, a controller that is stopped, the end of this process.
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from action_msgs.srv import CancelGoal
 from rcl_interfaces.msg import SetParametersResult
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.parameter import Parameter
 
 from robot_rl.errors import LinkError
@@ -27,7 +32,7 @@ from robot_rl.ros.actions import ActionCall
 from robot_rl.ros.cameras import image_topic, info_topic
 from robot_rl.ros.controllers import switch
 from robot_rl.ros.endpoints import Caller, Newest, message_type, publisher, serve
-from robot_rl.ros.grippers import make_gripper
+from robot_rl.ros.grippers import NOBODY, make_gripper
 from robot_rl.ros.preflight import Finding, tool_of
 from robot_rl.ros.readiness import ARM, Readiness
 from robot_rl.ros.runtime import Shell
@@ -40,6 +45,12 @@ log = logging.getLogger(__name__)
 TURN_S = 0.02  # wall
 TELL_S = 0.5  # wall; `arm/problem` is told again this often
 LET_KNOW_S = 0.3  # wall; the gate hears of a job before it moves anything
+GATE_S = 1.0  # wall; a gate that tells nothing for so long may be dead
+CANCEL_S = 2.0  # wall; within this the driver ends a motion that is given up
+END_S = 3.0  # wall; the process waits so long for the end of a job that it gives up
+HALTED = tuple(mode.value for mode in Mode if not mode.is_armed)
+STOPPED = "controller: stopped"  # in the gate's reason, while the controller is
+ENDS = "gate: "  # the gate's reason begins so when its process ends
 NO_CAMERAS: Mapping[str, CameraConfig] = MappingProxyType({})
 
 Job = Generator[None, None, None]
@@ -87,6 +98,8 @@ class ArmNode:
         self._tell_s = 0.0
         self._job: Job | None = None
         self._doing = self._failed = ""
+        self._report: wire.GateReport | None = None  # the newest that a job has looked at
+        self._leaving = False
         self._begin_accepted()
         serve(node, topics.ARM_RECOVER, lambda: self._begin("recover", self._recover))
         serve(node, topics.ARM_HOME, lambda: self._begin("home", self._go_home))
@@ -134,7 +147,9 @@ class ArmNode:
     def _gripper_finding(self) -> Finding:
         problem = self._gripper.problem if self._gripper else ""
         if problem:
-            return Finding("gripper", "fail", problem, "start the gripper's driver again")
+            again = "look at the gripper, then acknowledge: the next command tries again"
+            fix = "start the gripper's driver again" if NOBODY in problem else again
+            return Finding("gripper", "fail", problem, fix)
         return Finding("gripper", "ok", "its driver is there")
 
     def _tell(self) -> None:
@@ -195,24 +210,43 @@ class ArmNode:
         """Answer of a service: the job goes on in `turn`."""
         if self._doing:
             raise LinkError(f"not now: {self._doing} is under way")
-        self._need_a_halt(name)
+        self._report = self._need_a_halt(name)
         self._doing, self._failed, self._job = name, "", job()
         return f"{name}: begun; arm/problem tells when it has ended"
 
-    def _need_a_halt(self, name: str) -> None:
-        """Refuse while the gate lets somebody move the arm. Raises `LinkError`."""
+    def _need_a_halt(self, name: str) -> wire.GateReport:
+        """Refuse while somebody may move the arm through the gate. Raises `LinkError`."""
         message = self._gate.read()
-        if message is None or self._gate.silent_s > 1.0:
+        if message is None or self._gate.silent_s > GATE_S:
             raise LinkError(f"no {name}: the gate is silent")
-        if wire.decode_report(message.data).mode == Mode.RUN.value:
+        report = wire.decode_report(message.data)
+        if report.mode not in HALTED:
             raise LinkError(f"no {name} while the arm is driven: call gate/hold first")
+        return report
+
+    def _need_no_stop(self) -> None:
+        """Refuse to go on once anybody has wanted the arm to stand. Raises `LinkError`.
+
+        That is whatever the gate tells beyond what it told before; a person may let it go on.
+        """
+        before, report = self._report, self._need_a_halt("motion")
+        assert before is not None  # the job has begun
+        self._report = report
+        same = report.mode == before.mode and before.reason.startswith(report.reason)
+        if not same or (report.waits and report.waits != before.waits):
+            waits = f"; it waits for a {report.waits}" if report.waits else ""
+            raise LinkError(f"stopped on the way ({report.reason}{waits})")
 
     def _work(self) -> None:
         """One turn of the job under way."""
+        self._advance(next)
+
+    def _advance(self, turn: Callable[[Job], object]) -> None:
+        """Let the job under way, if there is one, go on by one turn."""
         if self._job is None:
             return
         try:
-            next(self._job)
+            turn(self._job)
             return
         except StopIteration:
             log.info("%s: done", self._doing)
@@ -221,6 +255,19 @@ class ArmNode:
             log.error("%s", self._failed)
             self._shell.diagnostics.error(self._failed)
         self._job, self._doing = None, ""
+
+    def end(self) -> None:
+        """Before the process ends: give up the job under way, and see it end."""
+        if self._job is None:
+            return
+        self._leaving = True
+        self._advance(lambda job: job.throw(LinkError("robot-rl ends")))
+        executor = SingleThreadedExecutor(context=self._shell.node.context)
+        executor.add_node(self._shell.node)  # the shell runs no callback any more
+        until_s = time.monotonic() + END_S
+        while self._job is not None and time.monotonic() < until_s:
+            executor.spin_once(TURN_S)
+            self._work()
 
     def _recover(self) -> Job:
         """What the profile names, in its order."""
@@ -238,8 +285,10 @@ class ArmNode:
         chosen = self._driver.controllers
         if not chosen.home:
             raise LinkError("this driver names no joint controller that could go home")
+        if self._report is not None and STOPPED in self._report.reason:
+            raise LinkError(f"{STOPPED}; controller/resume and gate/acknowledge come first")
         yield from _pause(LET_KNOW_S)
-        self._need_a_halt("home")
+        self._need_no_stop()
         cartesian, home = [chosen.cartesian], [chosen.home]
         if cartesian == home:  # the node `ik` commands it, and is silent as long as this goes on
             yield from self._trajectory()
@@ -248,7 +297,29 @@ class ArmNode:
             yield from self._switch(on=home, off=cartesian)
             yield from self._trajectory()
         finally:
-            yield from self._switch(on=cartesian, off=home)
+            with suppress(LinkError):  # the process ends
+                yield from self._hear_gate()
+            stays_off = self._is_stopped()
+            yield from self._switch(on=[] if stays_off else cartesian, off=home)
+        if stays_off:
+            raise LinkError("the controller was stopped meanwhile; controller/resume starts it")
+
+    def _hear_gate(self) -> Job:
+        """Wait for a newer word of the gate, as long as it may be silent."""
+        since_s = time.monotonic()
+        while not self._leaving and (passed_s := time.monotonic() - since_s) <= GATE_S:
+            self._gate.read()
+            if self._gate.silent_s < passed_s:
+                return
+            yield
+
+    def _is_stopped(self) -> bool:
+        """Whether the controller may have been stopped: only a person starts it again."""
+        message = self._gate.value
+        if self._leaving or message is None or self._gate.silent_s > GATE_S:
+            return True
+        reason = wire.decode_report(message.data).reason
+        return STOPPED in reason or reason.startswith(ENDS)
 
     def _trajectory(self) -> Job:
         """One point, at home, at rest."""
@@ -264,9 +335,28 @@ class ArmNode:
         point.velocities = [0.0] * len(point.positions)
         point.time_from_start.sec = round(chosen.home_s)
         trajectory.points = [point]
-        yield from _served(call, self._reply_s)
-        call.send(trajectory=trajectory)
-        yield from _result(call, chosen.home_s + self._reply_s)
+        limit_s = chosen.home_s + self._reply_s
+        yield from self._act(call, limit_s, self._need_no_stop, trajectory=trajectory)
+
+    def _act(
+        self, action: ActionCall, limit_s: float, check: Callable[[], None], **goal: Any
+    ) -> Job:
+        """Have a goal reached, unless `check` raises `LinkError`. Then it is given up."""
+        name = f"{action.name}/_action/cancel_goal"
+        cancel = Caller(self._shell.node, name, self._reply_s, CancelGoal.Request())  # every goal
+        yield from _served(action, self._reply_s)
+        check()
+        action.send(**goal)
+        give_up_s = time.monotonic() + limit_s
+        try:
+            while action.poll() is None:
+                if time.monotonic() > give_up_s:
+                    raise LinkError(f"{action.name} has not ended within {limit_s:.0f} s")
+                check()
+                yield
+        except LinkError:
+            yield from _given_up(action, cancel)
+            raise
 
     def _switch(self, *, on: list[str], off: list[str]) -> Job:
         manager = self._driver.controllers.manager
@@ -278,9 +368,7 @@ class ArmNode:
         """Call a service or an action of the driver, and wait until it has succeeded."""
         if call.is_action:
             action = ActionCall(self._shell.node, call.name, call.type, self._reply_s)
-            yield from _served(action, self._reply_s)
-            action.send()
-            yield from _result(action, 2 * self._reply_s)
+            yield from self._act(action, 2 * self._reply_s, lambda: None)
             return
         request = message_type(call.type).Request()
         yield from self._ask(Caller(self._shell.node, call.name, self._reply_s, request))
@@ -312,14 +400,17 @@ def _served(server: Caller | ActionCall, timeout_s: float) -> Job:
         yield
 
 
-def _result(action: ActionCall, timeout_s: float) -> Job:
-    """Wait until the goal is reached."""
-    give_up_s = time.monotonic() + timeout_s
-    while action.poll() is None:
-        if time.monotonic() > give_up_s:
-            action.cancel()
-            raise LinkError(f"{action.name} has not ended within {timeout_s:.0f} s")
-        yield
+def _given_up(action: ActionCall, cancel: Caller) -> Job:
+    """Have the server give up its goals, also one that it has not accepted yet."""
+    until_s = time.monotonic() + CANCEL_S
+    cancel.poll()
+    with suppress(LinkError):  # it has ended, as it was asked to
+        while action.is_busy and action.poll() is None:
+            if time.monotonic() > until_s:
+                log.error("%s was asked to stop and has not said that it did", action.name)
+                return
+            cancel.poll()
+            yield
 
 
 def run_arm(
@@ -334,3 +425,4 @@ def run_arm(
     while shell.running:
         shell.spin(TURN_S)
         node.turn()
+    node.end()

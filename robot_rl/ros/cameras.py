@@ -212,10 +212,12 @@ def calibration_of(
 ) -> Calibration | None:
     """Intrinsics of whole pictures of this size; None = nobody has said them.
 
-    What a person has measured (`cameras.NAME.k`) counts more than what the driver says.
+    What a person has measured (`cameras.NAME.k`) counts more than what the driver says, for
+    pictures of the size in which it was measured.
     """
-    if config.calibration is not None and (config.height, config.width) == (rows, columns):
-        return config.calibration
+    measured = config.calibration_at(rows, columns)
+    if measured is not None:
+        return measured
     if info is None or (info.height, info.width) != (rows, columns):
         return None  # of pictures of another size: it says nothing about these
     try:

@@ -119,37 +119,48 @@ def joints_from(
 ) -> tuple[F64, F64, float]:
     """JointState -> (position [J] rad, velocity [J] rad/s, gripper width m), matched by name.
 
-    A missing velocity array counts as zero (drivers may leave it empty). Without `finger_names` the
-    width is 0.
+    Velocities that a driver does not have count as zero: it leaves the array empty, or, as
+    joint_state_broadcaster does, fills it with NaN. Without `finger_names` the width is 0.
 
     Raises:
-        LinkError: a joint is missing, array lengths disagree, or a value is not finite.
+        LinkError: a joint is missing, array lengths disagree, or a value is not finite (of the
+            velocities: not all are NaN).
     """
-    index = {name: i for i, name in enumerate(msg.name)}
-    missing = [n for n in (*arm_names, *finger_names) if n not in index]
-    if missing or len(msg.position) != len(msg.name):
-        raise LinkError(
-            "joint_states does not describe this robot",
-            expected=f"joints {[*arm_names, *finger_names]} with one position each",
-            got=f"{list(msg.name)} with {len(msg.position)} positions",
-            fix="set joint_names and finger_joint_names to the names of this robot",
-        )
+    index = _index(msg, (*arm_names, *finger_names))
     position = np.frombuffer(msg.position, np.float64)
     rows = [index[n] for n in arm_names]
     velocity = np.zeros(len(rows))
     if len(msg.velocity) == len(msg.name):
-        velocity = _finite(np.frombuffer(msg.velocity, np.float64)[rows], "joint velocity")
+        told = np.frombuffer(msg.velocity, np.float64)[rows]
+        if not np.isnan(told).all():
+            velocity = _finite(told, "joint velocity")
     width_m = float(sum(position[index[n]] for n in finger_names))
     return _finite(position[rows], "joint position"), velocity, width_m
 
 
 def positions_from(msg: JointState, names: Sequence[str]) -> F64:
-    """Positions of the joints `names`, matched by name.
+    """Positions of the joints `names`, matched by name; what else is in the message is not read.
 
     Raises:
         LinkError: a joint is missing, or a value is not finite.
     """
-    return joints_from(msg, names, ())[0]
+    index = _index(msg, names)
+    position = np.frombuffer(msg.position, np.float64)
+    return _finite(position[[index[n] for n in names]], "joint position")
+
+
+def _index(msg: JointState, names: Sequence[str]) -> dict[str, int]:
+    """Joint -> its place in the message. Raises `LinkError` when one of `names` is missing."""
+    index = {name: i for i, name in enumerate(msg.name)}
+    missing = [n for n in names if n not in index]
+    if missing or len(msg.position) != len(msg.name):
+        raise LinkError(
+            "joint_states does not describe this robot",
+            expected=f"joints {list(names)} with one position each",
+            got=f"{list(msg.name)} with {len(msg.position)} positions",
+            fix="set joint_names and finger_joint_names to the names of this robot",
+        )
+    return index
 
 
 def joints_to(

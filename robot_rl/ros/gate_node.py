@@ -4,7 +4,7 @@ actions) and `gripper/command`.
 Every decision is a pure function of `robot_rl.safety.gate`; this shell feeds it (requests, operator
 heartbeats, robot state, time) and carries out its verdicts. It drains everything that has arrived
 before it judges any age, so that waking late never looks like somebody else's silence. On SIGTERM
-the last message it sends is a hold.
+the last message it sends is a hold, if it sees the arm.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GateNode:
 
     def __init__(self, shell: Shell, limits: Limits, reader: StateReader) -> None:
         self.shell, self.limits, self.params = shell, limits, shell.params
-        self.gate = rules.initial(limits)
+        self.gate = rules.initial(limits, doubts=True)
         self.rejected = 0
         node = shell.node
         self._reader = reader
@@ -69,7 +69,7 @@ class GateNode:
         subscribe(node, topics.GATE_REQUEST, self._on_request)
         serve(node, topics.GATE_HOLD, self._hold_for_a_person)
         serve(node, topics.GATE_RESUME, self._resume)
-        serve(node, topics.GATE_STOP, lambda: self._halt(rules.stop(self.gate, "person: stop")))
+        serve(node, topics.GATE_STOP, self._stop_for_a_person)
         serve(node, topics.GATE_ACKNOWLEDGE, self._acknowledge)
         serve(node, topics.GATE_CLEAR, self._clear)
         self._horizon = Horizon(shell) if shell.is_simulated else None
@@ -84,10 +84,12 @@ class GateNode:
         self._warn_s = math.inf
         self._blind = "no state yet"  # why there is no fresh state of the arm
         self._waits = ""  # "person" | "device": nothing arms until a person lets it go on
+        self._presses = 0  # of hold and stop, of which something is left
         self._held: Verdict | None = None
         self._rivals = ""
         self._driver = Presence()  # of the process that armed last
         self._stood = False  # somebody else than this gate moved the arm, or nobody could
+        self._stands = False  # the controller, now
         self._was_stopped, self._was_problem = False, ""  # since the last turn, and perhaps over
 
     def _single_publishers(self) -> Census:
@@ -130,6 +132,7 @@ class GateNode:
         self.gate, refusal = rules.acknowledge(self.gate, by_person=by_person)
         if refusal:
             raise LinkError(f"not acknowledged: {refusal}")
+        self._forget_presses()
         return self._halt(self.gate)
 
     def _clear(self) -> str:
@@ -144,12 +147,22 @@ class GateNode:
         return self._resume()
 
     def _hold_for_a_person(self) -> str:
-        self._waits = "person"
+        self._waits, self._presses = "person", self._presses + 1
         return self._halt(rules.hold(self.gate, "person: hold"))
+
+    def _stop_for_a_person(self) -> str:
+        self._presses += 1
+        return self._halt(rules.stop(self.gate, "person: stop"))
 
     def _resume(self) -> str:
         self._waits = ""
+        self._forget_presses()
         return f"{self.gate.mode.value}: whoever asks next may arm"
+
+    def _forget_presses(self) -> None:
+        """Once nothing is left of them: until then one more press has to be told (`_reason`)."""
+        if not self._waits and self.gate.mode is not Mode.PROTECTIVE_STOP:
+            self._presses = 0
 
     def _halt(self, gate: rules.GateState) -> str:
         self.gate, self._halted_s, self._refusal = gate, self.shell.now_s(), ""
@@ -196,7 +209,7 @@ class GateNode:
     def _report(self) -> None:
         """Publish the latched gate/state: at once on a change, else now and then."""
         wall_s = time.monotonic()
-        shown = self.gate.mode, self.gate.reason, self.gate.lease, self._waits, self._refusal
+        shown = self.gate.mode, self._reason(), self.gate.lease, self._waits, self._refusal
         if shown == self._told and wall_s < self._report_s:
             return
         if self._told is None or shown[:-1] != self._told[:-1]:
@@ -218,6 +231,17 @@ class GateNode:
         self.shell.diagnostics.set("reason", shown[1])
         self.shell.diagnostics.set("rejected_requests", self.rejected)
 
+    def _reason(self) -> str:
+        """The gate's reason, and what has come since without changing it.
+
+        Whoever moves the arm instead of this gate (`arm/home`) has to hear of it.
+        """
+        reason = self.gate.reason
+        more = f"; a person pressed {self._presses} times" if self._presses > 1 else ""
+        if self._stands and not reason.startswith("controller"):
+            more += "; controller: stopped"
+        return reason[: wire.MAX_TEXT - len(more)] + more
+
     # --- one turn --------------------------------------------------------------------------------
 
     def turn(self) -> None:
@@ -227,8 +251,10 @@ class GateNode:
         state = self._reader.read()
         now_s = self._now_s(state)
         self._blind = self._why_blind(state, now_s)
-        self._check_rivals()
-        if self._controller_stands() or self._was_stopped:  # when it goes on, nothing moves unasked
+        if self._check_rivals():
+            state = None  # it may be somebody else's: the pose to hold stays
+        self._stands = self._controller_stands()
+        if self._stands or self._was_stopped:  # when it goes on, nothing moves unasked
             self.gate = rules.stand(self.limits, self.gate, state, now_s)
             self._stood, self._was_stopped = True, False
         elif problem := self._not_ready() or self._was_problem:
@@ -239,7 +265,7 @@ class GateNode:
             self._stood = True
         elif self._stood:  # the arm may have moved since the last turn
             self.gate = rules.follow(self.limits, self.gate, state, now_s)
-            self._stood = False
+            self._stood = not self._sees(now_s)
         while self._waiting:
             self._handle(self._waiting.popleft(), state, now_s)
         if self.gate.mode.is_armed and self._driver.gone():  # sooner than its silence tells
@@ -249,7 +275,7 @@ class GateNode:
             self._waits = (
                 self._waits or "device"
             )  # whoever drove has vanished: nothing goes on by itself
-        self._hold(held)
+        self._hold(held, now_s)
         self._beat()
         self._report()
         self._give()
@@ -283,16 +309,17 @@ class GateNode:
             self._halted_s = now_s
         return now_s
 
-    def _check_rivals(self) -> None:
+    def _check_rivals(self) -> bool:
         """Stop if somebody else publishes commands, or what the gate judges them by.
 
         The controller would ignore everything; a second state (a recording that is played back)
-        would be measured against instead of the arm.
+        would be measured against instead of the arm, and held at.
         """
         self._rivals = self._census.rivals()[: wire.MAX_TEXT]
         self.shell.diagnostics.warn(self._rivals)
         if self._rivals and self.gate.mode.is_armed:
             self.gate = rules.stop(self.gate, self._rivals)
+        return bool(self._rivals)
 
     def _controller_stands(self) -> bool:
         """Whether the controller was stopped and ignores commands.
@@ -339,10 +366,6 @@ class GateNode:
         if isinstance(request, wire.ArmRequest):
             self._arm(request, state, now_s)
             return
-        if state is None:
-            self.rejected += 1
-            self.shell.diagnostics.error("a request came before any robot state")
-            return
         try:
             self.gate, verdict = rules.judge(self.limits, self.gate, request, state, now_s)
         except SafetyError as error:  # no trustworthy pose to hold yet: nothing can be sent
@@ -361,20 +384,35 @@ class GateNode:
             refusal = "age: asked before the last stop"
         elif self._waits:
             refusal = "person: a person holds; gate/resume lets it go on"
-        refusal = refusal or self._unwatched() or self._not_ready()
+        unwatched = self._unwatched()
+        refusal = refusal or unwatched or self._not_ready()
         if not refusal:
             self.gate, refusal = rules.arm(self.limits, self.gate, request.lease, state, now_s)
             if not refusal:
                 self._driver.watch(request.process)
+        elif refusal == unwatched and self.gate.mode is Mode.PAUSE:
+            # a watchdog that was started again makes its dry run once nobody is armed
+            self.gate = rules.hold(self.gate, refusal)
         if refusal.startswith("state:") and (why := self._reader.why_not()):
             refusal = f"state: {why}"[: wire.MAX_TEXT]
         self._refuse(refusal)
         self._answer(wire.ArmAnswer(request.lease, not refusal, refusal))
 
-    def _hold(self, held: Verdict | None) -> None:
-        """Send the hold pose when it is new, and again now and then."""
+    def _sees(self, now_s: float) -> bool:
+        """Whether the arm is seen now, where it is believed to be."""
+        seen, timeout_s = self.gate.seen, self.limits.state_timeout_s
+        fresh = seen is not None and abs(now_s - seen.stamp_s) <= timeout_s
+        return fresh and self.gate.odd is None
+
+    def _hold(self, held: Verdict | None, now_s: float) -> None:
+        """Send the hold pose when it is new, and again now and then while the arm is seen.
+
+        Unseen it may be elsewhere: the controller keeps what it was sent, and one that is started
+        again, perhaps with its driver, must not find an old pose.
+        """
         wall_s = time.monotonic()
-        if held is not None and (self._held is None or wall_s >= self._resend_s):
+        again = wall_s >= self._resend_s and self._sees(now_s)
+        if held is not None and (self._held is None or again):
             self._send(held.command)
             self._resend_s = wall_s + RESEND_S
         self._held = held
@@ -382,11 +420,11 @@ class GateNode:
     def last_hold(self) -> None:
         """Hold before the process ends, wherever the robot is."""
         self.gate = rules.hold(self.gate, "gate: shutting down")
-        state = self._reader.read()
+        state = None if self._rivals else self._reader.read()
         now_s = self._now_s(state)
         self.gate, held = rules.tick(self.limits, self.gate, state, now_s)
-        if held is not None:
-            self._send(held.command)
+        self._resend_s = 0.0
+        self._hold(held, now_s)
         self._report()
 
 

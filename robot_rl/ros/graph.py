@@ -25,6 +25,7 @@ KINDS = tuple(parameters.TABLES)  # of nodes
 
 EXIT_SETUP = 2  # exit code of a node whose configuration or machine is wrong; as in robot_rl.cli
 MAX_DOMAIN = 232  # above, DDS runs out of UDP ports
+USUAL_DOMAIN = 42  # away from 0, where every other ROS 2 on the network lives
 SAFE_DOMAINS = range(1, 101)  # above, they lie among the ports that Linux gives to anybody
 DOMAIN_PORT, DOMAIN_PORTS = 7400, 250  # where DDS listens: 250 ports for each domain
 PROFILE_VARIABLE = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Jazzy's name; Kilted calls it FASTDDS_...
@@ -124,12 +125,13 @@ def _check_remaps(remaps: Mapping[str, str]) -> None:
 
 
 def free_domain() -> int:
-    """A ROS domain in which no participant of this machine listens.
+    """A ROS domain in which no participant of this machine listens; never the usual one.
 
     Raises:
         SetupError: there is none.
     """
-    for domain_id in random.sample(SAFE_DOMAINS, len(SAFE_DOMAINS)):
+    others = [domain_id for domain_id in SAFE_DOMAINS if domain_id != USUAL_DOMAIN]
+    for domain_id in random.sample(others, len(others)):
         first = DOMAIN_PORT + DOMAIN_PORTS * domain_id
         if all(_unused(first + offset) for offset in (0, 10)):  # multicast, first participant
             return domain_id
@@ -168,7 +170,7 @@ class SimGraphConfig:
 
     namespace: str = ""  # one robot; give each its own when there are several
     real_time_factor: float = 0.0  # 0 = time waits for whoever must act; 1 = rehearsal
-    domain_id: int = 42  # away from 0, where every other ROS 2 on the network lives
+    domain_id: int = USUAL_DOMAIN
     keystore: str = ""  # folder of `robot-rl keys --sros2`: nodes without a certificate stay out
     camera_hz: float = 0.0  # 0 = as the task needs: none, or twice the control rate
     unattended: bool = True  # the scripted person also acknowledges stops
@@ -196,7 +198,7 @@ class RealGraphConfig:
     """
 
     namespace: str = ""
-    domain_id: int = 42
+    domain_id: int = USUAL_DOMAIN
     keystore: str = ""  # folder of `robot-rl keys --sros2`: nodes without a certificate stay out
     stop_service: str = "controller/stop"  # std_srvs/Trigger that deactivates the controller
     start_service: str = ""  # the opposite; then the chain is tried before anything may move
@@ -382,8 +384,11 @@ def stop_order(graph: Graph) -> list[NodeSpec]:
 
 
 def module_of(spec: NodeSpec) -> list[str]:
-    """What follows the interpreter on the command line of one process."""
-    return ["-m", spec.module, *([spec.kind] if spec.kind else [])]
+    """What follows the interpreter on the command line of one process.
+
+    -P: nothing is imported from the folder in which somebody has started the graph.
+    """
+    return ["-P", "-m", spec.module, *([spec.kind] if spec.kind else [])]
 
 
 def remaps_of(spec: NodeSpec) -> dict[str, str]:

@@ -2,14 +2,21 @@
 
 One goal per change: actions of grippers are slow and answer once, so a goal per control step would
 never let one end. While a goal is under way, only the newest command waits.
+
+After a fault nothing that was asked before is carried out any more: somebody may have their fingers
+between the gripper's. The gate stops, and the first command that it passes once a person has
+acknowledged is the next that moves the gripper.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
+from action_msgs.msg import GoalStatus
 from rclpy.node import Node
 
 from robot_rl.errors import LinkError
@@ -20,6 +27,8 @@ from robot_rl.ros.actions import ActionCall
 from robot_rl.ros.endpoints import message_type, publisher
 
 CHANGE_M = 0.001  # a command that differs by less is the same
+TOLD_S = 1.0  # wall; a problem is told for this long after it was seen last, so that the gate stops
+NOBODY = "nobody serves"  # in a problem that lasts until the driver is back
 GRASP_EPSILON_M = 0.2  # wider than any gripper: whatever stops the fingers is held
 
 
@@ -43,25 +52,51 @@ class Hand(Protocol):
         ...
 
 
+class _GripperCall(ActionCall):
+    """A GripperCommand that may end with stalled fingers when they close.
+
+    GripperActionController aborts a goal whose fingers stall, unless its `allow_stalling` is set,
+    which it is not by default: that is how it says that it holds something.
+    """
+
+    closing = False
+
+    def poll(self) -> Any:
+        """As `ActionCall`; also the result of a goal that was aborted because the fingers hold."""
+        ended = self._result
+        try:
+            return super().poll()
+        except LinkError:
+            if not self.closing or ended is None or not ended.done():
+                raise
+            answer = ended.result()
+            if answer.status != GoalStatus.STATUS_ABORTED or not answer.result.stalled:
+                raise
+            return answer.result
+
+
 class CommandHand:
     """control_msgs/GripperCommand: most drivers of ros2_control. A new goal replaces the old."""
 
     def __init__(self, node: Node, driver: GripperDriver, stroke_m: float, reply_s: float) -> None:
         self._driver, self._stroke_m = driver, stroke_m
         kind = "control_msgs/action/GripperCommand"
-        self._action = ActionCall(node, driver.name, kind, reply_s)
+        self._action = _GripperCall(node, driver.name, kind, reply_s)
 
     def begin(self, width_m: float, closing: bool) -> None:
         """Send the position in the driver's unit."""
         command = message_type("control_msgs/msg/GripperCommand")()
         command.position = self._driver.commanded(width_m, self._stroke_m)
         command.max_effort = self._driver.max_effort
+        self._action.closing = closing
         self._action.send(command=command)
 
     def poll(self) -> bool | None:
-        """Held means: the fingers stopped before they were where they should be."""
+        """Held means: closing fingers stopped before they were where they should be."""
         result = self._action.poll()
-        return None if result is None else bool(result.stalled and not result.reached_goal)
+        if result is None:
+            return None
+        return bool(self._action.closing and result.stalled and not result.reached_goal)
 
     def missing(self) -> str:
         """The action, while nobody serves it."""
@@ -136,12 +171,25 @@ class FrankaHand:
 
 
 class GripperCommands:
-    """Sends a goal when the command changes, and keeps one when its server is lost."""
+    """Sends a goal when the command changes; after a fault, not before a new command.
 
-    def __init__(self, hand: Hand) -> None:
-        self._hand = hand
-        self._asked_m = math.nan  # newest goal that was sent
-        self._wanted_m = math.nan  # newest command
+    A goal that is refused or fails is told for `TOLD_S` and then forgotten, so that a person can
+    acknowledge; a server that is missing is told until it is back.
+
+    Args:
+        stroke_m: width when open. Before any goal nobody knows where the fingers are: the first one
+            closes if it is for less than half of this.
+        wall_s: tells the time.
+    """
+
+    def __init__(
+        self, hand: Hand, stroke_m: float, wall_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._hand, self._stroke_m, self._wall_s = hand, stroke_m, wall_s
+        self._asked_m = math.nan  # newest goal that was sent; NaN = none that still counts
+        self._wanted_m = math.nan  # newest command; NaN = none that still counts
+        self._sent_m, self._closing = math.nan, True  # of the newest goal, whatever came of it
+        self._until_s = -math.inf  # the problem is told until then
         self._moving = False
         self.holding = False
         self.goals = 0  # sent so far
@@ -155,13 +203,14 @@ class GripperCommands:
         """Look at the goal under way; send the newest command when it is another."""
         missing = self._hand.missing()
         if missing:
-            self.problem, self._moving = f"gripper: nobody serves {missing}", False
-            self._asked_m = math.nan  # whoever comes back does not know what was asked
-            return
-        if self.problem.startswith("gripper: nobody"):
-            self.problem = ""
-        self._look()
-        if self._is_new():
+            self._fail(f"{NOBODY} {missing}")
+        else:
+            self._look()
+        if self.problem:  # commands that were under way when the gate stopped are dropped, too
+            self._wanted_m = self._asked_m = math.nan
+            if self._wall_s() >= self._until_s:
+                self.problem = ""
+        elif self._is_new():
             self._send()
 
     def _is_new(self) -> bool:
@@ -175,18 +224,24 @@ class GripperCommands:
         try:
             held = self._hand.poll()
         except LinkError as error:
-            self._moving, self.holding = False, False
-            self.problem = f"gripper: {error}"
+            self._fail(str(error))
             return
         if held is not None:
-            self._moving, self.holding, self.problem = False, held, ""
+            self._moving, self.holding = False, held
+
+    def _fail(self, why: str) -> None:
+        self.problem, self._until_s = f"gripper: {why}", self._wall_s() + TOLD_S
+        self._moving = self.holding = False
 
     def _send(self) -> None:
         if self._moving:
             self._hand.cancel()
-        closing = not math.isnan(self._asked_m) and self._wanted_m < self._asked_m
-        self._hand.begin(self._wanted_m, closing or math.isnan(self._asked_m))
-        self._asked_m, self._moving, self.holding = self._wanted_m, True, False
+        if not abs(self._wanted_m - self._sent_m) <= CHANGE_M:  # the same once more: as before
+            before_m = self._stroke_m / 2 if math.isnan(self._sent_m) else self._sent_m
+            self._closing = self._wanted_m < before_m
+        self._hand.begin(self._wanted_m, self._closing)
+        self._asked_m = self._sent_m = self._wanted_m
+        self._moving, self.holding = True, False
         self.goals += 1
 
 
@@ -203,4 +258,6 @@ def make_gripper(
         "command": lambda: CommandHand(node, driver, robot.gripper.stroke_m, reply_s),
         "franka": lambda: FrankaHand(node, driver, reply_s),
     }
-    return GripperCommands(hands[driver.kind]()) if driver.kind in hands else None
+    if driver.kind not in hands:
+        return None
+    return GripperCommands(hands[driver.kind](), robot.gripper.stroke_m)

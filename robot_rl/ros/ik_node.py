@@ -30,7 +30,7 @@ from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
 from robot_rl.ros import convert, topics
 from robot_rl.ros.endpoints import Newest, publisher
-from robot_rl.ros.joint_motion import OLD_S, Commanded, Doing, JointMotion, Measured
+from robot_rl.ros.joint_motion import OLD_S, Commanded, Doing, JointMotion, Measured, Readings
 from robot_rl.ros.runtime import Pace, Shell
 from robot_rl.types import Pose
 
@@ -42,6 +42,7 @@ TELL_S = 0.5  # wall; `ik/problem` is told again this often
 REPORT_S = 1.0  # wall; figures for /diagnostics
 AGAIN_S = 0.05  # wall; a command to stay is sent again this often
 KEPT = 1000  # solve times of which the figures are made
+OURS = "ik: "  # how `arm/problem` begins when it passes on `ik/problem`
 TARGETS = {
     "position": "std_msgs/msg/Float64MultiArray",
     "velocity": "std_msgs/msg/Float64MultiArray",
@@ -70,6 +71,7 @@ class IkNode:
         self._order = joint_order(self._names, driver.joints.names)
         speed_rad_s = np.array([joint.velocity_rad_s for joint in robot.joints])
         self._motion = JointMotion(kinematics, self._joints, self._joints.speed * speed_rad_s)
+        self._readings = Readings(robot, turns=self._joints.kind == "velocity")
         self._base, node = shell.params["base_frame"], shell.node
         self._target_topic = replace(topics.JOINT_TARGET, type=TARGETS[self._joints.kind])
         self._states = Newest(node, topics.JOINT_STATES)
@@ -98,7 +100,11 @@ class IkNode:
     # --- what arrives ----------------------------------------------------------------------------
 
     def _take_joints(self) -> None:
-        """Newest joints; the TCP that they make is published at once."""
+        """Newest joints; the TCP that they make is published at once.
+
+        Their publishers are not counted here: the gate does that, and `Readings` finds a stranger
+        by what he says, at his first message.
+        """
         for message in self._states.arrived():
             stamp_s = convert.from_stamp(message.header.stamp)
             try:
@@ -110,8 +116,11 @@ class IkNode:
             self._heard.saw(time.monotonic(), self._shell.now_s() - stamp_s)
             if self._measured is not None and stamp_s == self._measured[2]:
                 continue
-            self._measured = q, v, stamp_s
-            tcp, twist = self._kinematics.forward(q, v)
+            here = self._readings.take(q, stamp_s, time.monotonic())
+            if here is None:  # no pose, either: the gate does not follow the arm to there
+                continue
+            self._measured = here, v, stamp_s
+            tcp, twist = self._kinematics.forward(here, v)
             self._poses.publish(convert.pose_to(tcp, stamp_s, self._base))
             self._twists.publish(convert.twist_to(twist, stamp_s, self._base))
 
@@ -157,10 +166,14 @@ class IkNode:
         self._rivals = "; ".join(wrong)
 
     def _now_measured(self) -> Measured | None:
-        if self._measured is None:
+        """The joints as far as they are known."""
+        if self._measured is None or self._readings.why:
             return None
         q, v, stamp_s = self._measured
-        return Measured(q, v, abs(self._shell.now_s() - stamp_s))
+        return Measured(q, v, self._age_s(stamp_s))
+
+    def _age_s(self, stamp_s: float) -> float:
+        return abs(self._shell.now_s() - stamp_s)
 
     def _is_off(self) -> bool:
         """Whether the controller is off, or somebody else moves the arm."""
@@ -169,6 +182,16 @@ class IkNode:
             return True
         return self._driver.is_vendors and (arm is None or bool(arm.data))
 
+    def _is_off_for_us(self) -> bool:
+        """Whether nothing but our own `ik/problem` comes back to us as `arm/problem`.
+
+        Nobody has moved the arm then. Whoever took new readings for the arm's on that ground would
+        take those that are the problem, a moment later.
+        """
+        stopped, arm = self._stopped.value, self._arm.value
+        is_stopped = stopped is not None and stopped.data
+        return not is_stopped and arm is not None and arm.data.startswith(OURS)
+
     # --- one tick --------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -176,19 +199,29 @@ class IkNode:
         self._take_joints()
         self._look_around()
         off = self._is_off()
-        measured = self._now_measured()
         target = self._take_target(obey=not off and not self._rivals)
         begun_s = time.perf_counter()
-        commanded = self._motion.tick(measured, target, 1.0 / self._joints.rate_hz, off=off)
+        commanded = self._move(target, off=off)
         if commanded.doing is Doing.FOLLOW:
             self._solve_s.append(time.perf_counter() - begun_s)
         self._command(commanded)
         self._beat()
-        self._tell(measured)
+        self._tell()
         self._show(commanded)
 
+    def _move(self, target: Pose | NDArray[np.float64] | None, *, off: bool) -> Commanded:
+        """One tick of the joints, as far as they are known."""
+        if off and not self._is_off_for_us():
+            self._readings.forget()
+        if self._readings.turned:
+            self._motion.forget()
+        if isinstance(target, np.ndarray):
+            target = self._readings.in_turn(target)
+        dt_s = 1.0 / self._joints.rate_hz
+        return self._motion.tick(self._now_measured(), target, dt_s, off=off)
+
     def _command(self, commanded: Commanded) -> None:
-        """Publish a joint target, while there is one; one that only stays, now and then."""
+        """Publish a joint target, while there is one; a command to stay once, and now and then."""
         position, velocity = commanded.position_rad, commanded.velocity_rad_s
         before, self._doing = self._doing, commanded.doing
         wall_s = time.monotonic()
@@ -196,7 +229,8 @@ class IkNode:
             if self._joints.kind == "velocity" and before is not Doing.OFF:
                 self._send(np.zeros(len(self._names)), wall_s)
             return
-        if commanded.doing is Doing.REST and wall_s < self._sent_s + AGAIN_S:
+        stays = commanded.doing is Doing.REST and before is Doing.REST
+        if stays and wall_s < self._sent_s + AGAIN_S:
             return
         self._send(velocity if self._joints.kind == "velocity" else position, wall_s)
 
@@ -215,9 +249,9 @@ class IkNode:
             self._beats.publish(UInt64(data=self._count))
             self._beat_s = wall_s + BEAT_S
 
-    def _tell(self, measured: Measured | None) -> None:
+    def _tell(self) -> None:
         """Tell why nothing can be commanded; a change at once."""
-        problem, wall_s = self._rivals or self._why_not(measured), time.monotonic()
+        problem, wall_s = self._rivals or self._why_not(), time.monotonic()
         if problem == self._problem and wall_s < self._tell_s:
             return
         if problem != self._problem:
@@ -225,15 +259,16 @@ class IkNode:
         self._problem, self._tell_s = problem, wall_s + TELL_S
         self._problems.publish(convert.text_to(problem))
 
-    def _why_not(self, measured: Measured | None) -> str:
+    def _why_not(self) -> str:
         if self._wrong:
             return self._wrong.splitlines()[0]
         name = self._states.topic.name
-        if measured is None:
+        if self._measured is None:
             return f"nobody tells the joints ({name})"
-        if measured.age_s > OLD_S:
-            return f"the joints are {measured.age_s:.1f} s old ({name})"
-        return ""
+        if self._readings.why:
+            return f"{self._readings.why} ({name})"
+        age_s = self._age_s(self._measured[2])
+        return f"the joints are {age_s:.1f} s old ({name})" if age_s > OLD_S else ""
 
     def _show(self, commanded: Commanded) -> None:
         """Figures for /diagnostics, once a second."""
@@ -259,8 +294,7 @@ class IkNode:
         """Brake before the process ends; the last thing that goes out is a command to stay."""
         for _ in range(round(self._joints.rate_hz)):
             self._take_joints()
-            dt_s = 1.0 / self._joints.rate_hz
-            commanded = self._motion.tick(self._now_measured(), None, dt_s, off=self._is_off())
+            commanded = self._move(None, off=self._is_off())
             self._command(commanded)
             self._beat()
             if commanded.doing in (Doing.OFF, Doing.REST):

@@ -13,7 +13,9 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from robot_rl.errors import LinkError
+from robot_rl.geometry import compose
 from robot_rl.robots import Robot
+from robot_rl.robots.chain import Chain
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.ros import convert, topics
 from robot_rl.ros.controllers import listing
@@ -24,8 +26,10 @@ from robot_rl.ros.preflight import ENOUGH, Heard, Needed, Seen, tool_of
 from robot_rl.ros.runtime import visitor
 from robot_rl.ros.topics import Topic
 from robot_rl.ros.watches import Words
+from robot_rl.types import Pose
 
 LISTEN_S = 5.0
+TOGETHER_S = 0.02  # from joints to pose; an arm that is guided by hand moves by few mm meanwhile
 MEASURED = (topics.JOINT_STATES.name,)  # sensors with noise: never the same for seconds
 
 
@@ -56,6 +60,7 @@ def needed_of(
         },
         joints=robot.joint_names,
         tool=tool_of(robot),
+        tcp_at=Chain(robot).tcp_in_base,
         fingers=(gripper.joints or robot.gripper.fingers) if has_fingers else (),
         ends=(gripper.closed_joints, gripper.opened_joints),
         services=services,
@@ -194,6 +199,7 @@ class Listener:
             joints=_joint_names(self._ears[topics.JOINT_STATES.name]),
             fingers=_fingers(self._ears, self._driver, needed.fingers),
             reach_m=_reach_m(self._ears.get(topics.CURRENT_POSE.name)),
+            tcp=_tcp(self._ears, needed, self._frames),
             controllers=self._states,
             served=_served(node, needed.services),
             target_publishers=tuple(
@@ -260,6 +266,30 @@ def _reach_m(ear: Ear | None) -> float | None:
         return None
     p = ear.messages[-1][1].pose.position
     return float(np.linalg.norm((p.x, p.y, p.z)))
+
+
+def _tcp(ears: Mapping[str, Ear], needed: Needed, frames: Frames) -> tuple[Pose, Pose] | None:
+    """The TCP in the base: as the driver says last, and by the joints that were measured then."""
+    poses = ears.get(topics.CURRENT_POSE.name)
+    joints = ears[topics.JOINT_STATES.name].messages
+    if poses is None or not poses.messages or not joints or needed.tcp_at is None:
+        return None
+    told = poses.messages[-1][1]
+    stamp_s = convert.from_stamp(told.header.stamp)
+
+    def gap_s(message: Any) -> float:
+        return abs(convert.from_stamp(message.header.stamp) - stamp_s)
+
+    measured = min((message for _, message in joints), key=gap_s)
+    base = needed.frames[topics.CURRENT_POSE.name]
+    frame_in_base = frames.find(told.header.frame_id, base)
+    if frame_in_base is None or gap_s(measured) > TOGETHER_S:
+        return None  # both have a line of their own in the list
+    try:
+        angles_rad = convert.positions_from(measured, needed.joints)
+        return compose(frame_in_base, convert.pose_from(told)), needed.tcp_at(angles_rad)
+    except LinkError:
+        return None
 
 
 def _served(node: Node, names: Iterable[str]) -> frozenset[str]:

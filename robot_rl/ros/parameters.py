@@ -121,7 +121,7 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         _FINGERS,
         _TOLERANCE,
         Parameter("heartbeat_hz", 20.0, "rate of gate/heartbeat, wall time", "Hz", 5.0, 100.0),
-        Parameter("report_hz", 5.0, "latched gate/state is re-sent this often", "Hz", 1.0, 50.0),
+        Parameter("report_hz", 5.0, "latched gate/state is re-sent this often", "Hz", 2.0, 50.0),
         Parameter(
             "watchdog_age_s",
             1.5,  # three of its reports

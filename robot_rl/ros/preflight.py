@@ -7,16 +7,17 @@ nothing; here the observations are judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from robot_rl.geometry import pose, quat_from_rotvec, rotation_error
+from robot_rl.geometry import pose, quat_from_rotvec, quat_to_rotvec, rotation_error
 from robot_rl.robots import Robot
 from robot_rl.robots.driver import Payload, Ready, Tcp
-from robot_rl.ros.topics import Topic
+from robot_rl.ros.topics import WRENCH, Topic
 from robot_rl.types import Pose
 
 OLD_PICTURE_S = 1.0  # from stamp to arrival; large pictures take longer than states
@@ -25,6 +26,7 @@ JITTER = 0.9  # a rate is counted over seconds, with what the machine does besid
 ENOUGH = 20  # readings; fewer equal ones do not show that a topic is frozen
 REACH_M = 3.0  # no arm of ours: a pose further away is in another unit
 SLACK = 0.25  # of the stroke: the fingers may be this far beyond either end
+TCP_M, TCP_RAD = 0.010, math.radians(2.0)  # two models of one arm differ by a few mm, tools by more
 LOST = 0.02  # share of the messages that may be lost on their way to us
 
 
@@ -70,7 +72,9 @@ class Seen:
 
     heard: our name of a topic -> what was heard; frames_known: frames that /tf_static connects with
     the base, or with the TCP; joints: names in joint_states; fingers: sum of the finger joints in
-    the driver's unit, None where some are missing; reach_m: distance of the TCP from the base;
+    the driver's unit, None where some are missing; reach_m: distance of the TCP from the base; tcp:
+    its pose in the base as the driver says, and as `Needed.tcp_at` has it at the joints that were
+    measured then, None where one of the two is not known;
     controllers: name -> state, None when nobody lists them; served: services and actions;
     target_publishers: nodes that publish targets; told: what the driver says of itself (readiness,
     payload, TCP), judged already; pictures: camera -> (height, width); picture_age_s: camera ->
@@ -82,6 +86,7 @@ class Seen:
     joints: tuple[str, ...] = ()
     fingers: float | None = None
     reach_m: float | None = None
+    tcp: tuple[Pose, Pose] | None = None
     controllers: Mapping[str, str] | None = None
     served: frozenset[str] = frozenset()
     target_publishers: tuple[str, ...] = ()
@@ -96,16 +101,17 @@ class Needed:
     """What the run needs of the driver.
 
     min_hz: our name of a topic -> rate; frames: our name of a topic -> frame; joints, fingers:
-    names; tool: the robot's TCP in its flange; ends: sum of the finger joints when closed and
-    opened; services: what stops the arm, the gripper ...: name -> what it is for; controllers: that
-    must be active; loaded: that must be there; pictures: camera -> (topic, height, width), the size
-    at least.
+    names; tool: the robot's TCP in its flange; tcp_at: joint angles [J] rad -> the robot's TCP in
+    its base; ends: sum of the finger joints when closed and opened; services: what stops the arm,
+    the gripper ...: name -> what it is for; controllers: that must be active; loaded: that must be
+    there; pictures: camera -> (topic, height, width), the size at least.
     """
 
     min_hz: Mapping[str, float]
     frames: Mapping[str, str]
     joints: tuple[str, ...]
     tool: Pose
+    tcp_at: Callable[[NDArray[np.float64]], Pose] | None = None
     fingers: tuple[str, ...] = ()
     ends: tuple[float, float] = (0.0, 1.0)
     services: Mapping[str, str] = field(default_factory=dict)
@@ -117,7 +123,9 @@ class Needed:
 def judge(seen: Seen, needed: Needed) -> list[Finding]:
     """Every item of the list, in the order in which a person would mend them."""
     found = [_topic(key, seen.heard[key], needed, seen.frames_known) for key in seen.heard]
-    found += [_joints(seen, needed), _units(seen, needed)]
+    units = _units(seen, needed)
+    found += [_joints(seen, needed), units]
+    found += [kinematics(*seen.tcp)] if seen.tcp and units.status == "ok" else []
     found += [_served(name, what, seen) for name, what in needed.services.items()]
     found += [_controllers(seen, needed)] if needed.controllers else []
     found += seen.told
@@ -176,10 +184,13 @@ def _wrongs(
         f"says the same values in each of {heard.count} messages: frozen",
         "start the driver again; is the arm switched on?",
     )
+    mend = "start robot_state_publisher, or set the frame in the driver"
+    if strange and key == WRENCH.name:
+        mend += f"; {tcp_or_flange(needed.tool, strange[0], wanted)}"
     yield (
         strange,
         f"comes in frame {', '.join(strange)}, which nothing connects with {wanted}",
-        "start robot_state_publisher, or set the frame in the driver",
+        mend,
     )
     yield (
         heard.rate_hz < JITTER * slow_hz,
@@ -281,6 +292,48 @@ def tcp(wanted: Tcp, own: Pose, told: Pose) -> Finding:
     text = f"the driver's TCP is {away_m * 1e3:.0f} mm and {math.degrees(turned_rad):.0f} degrees"
     fix = "set the end effector in the driver (Desk, pendant, set_tcp_frame), or choose the robot's"
     return Finding("tcp", "fail", f"{text} from the robot's", f"{fix} own profile")
+
+
+def tcp_or_flange(tool: Pose, frame: str, tcp_frame: str) -> str:
+    """What to do about a wrench in a frame that nothing connects with the TCP's.
+
+    tool: the TCP in the flange.
+    """
+    yaw_rad = float(quat_to_rotvec(tool.quaternion_xyzw)[2])  # `tool_of` turns about z only
+    return (
+        f"if {frame} is at the TCP: driver.tcp_frame={frame}; if it is the flange: "
+        f"ros2 run tf2_ros static_transform_publisher --z {tool.position_m[2]:g} "
+        f"--yaw {yaw_rad:.6g} --frame-id {frame} --child-frame-id {tcp_frame}"
+    )
+
+
+def kinematics(told: Pose, own: Pose) -> Finding:
+    """Whether the pose that the driver publishes is that of the robot's TCP.
+
+    Box, targets and pictures are of the robot's TCP: with another tool frame in the driver, or
+    another robot's file, the gate guards another place.
+
+    Args:
+        told: by the driver; own: by the robot's kinematics at the measured joints; both in base.
+    """
+    away_m = float(np.linalg.norm(told.position_m - own.position_m))
+    turned_rad = float(np.linalg.norm(rotation_error(told, own)))
+    apart = f"{away_m * 1e3:.0f} mm and {math.degrees(turned_rad):.1f} degrees"
+    if away_m <= TCP_M and turned_rad <= TCP_RAD:
+        return Finding("kinematics", "ok", f"the driver's TCP is the robot's, to {apart}")
+    return Finding(
+        "kinematics",
+        "fail",
+        f"current_pose is at {_in_mm(told)}, by the measured joints the robot's TCP is at "
+        f"{_in_mm(own)}: {apart} apart, expected at most {TCP_M * 1e3:.0f} mm and "
+        f"{math.degrees(TCP_RAD):.0f} degrees",
+        "set the driver's tool frame to the TCP (its end effector link, driver.tcp_frame), or "
+        "choose the robot's own file: tool, TCP and base",
+    )
+
+
+def _in_mm(where: Pose) -> str:
+    return f"[{', '.join(f'{1e3 * v:.0f}' for v in where.position_m)}] mm"
 
 
 def _target(publishers: Sequence[str]) -> Finding:

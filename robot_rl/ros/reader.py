@@ -20,6 +20,7 @@ from robot_rl.robots.driver import ArmDriver
 from robot_rl.ros import convert, topics
 from robot_rl.ros.endpoints import Newest
 from robot_rl.ros.frames import Frames, unknown
+from robot_rl.ros.preflight import tcp_or_flange, tool_of
 from robot_rl.ros.runtime import Shell
 from robot_rl.system.jumps import JUMP_S
 from robot_rl.types import Pose, RobotState
@@ -55,6 +56,7 @@ class StateReader:
         self._base = params["base_frame"]
         self._frames = Frames(shell.node) if driver.is_vendors else None
         self._width = _Width(shell, robot, driver) if robot and driver.is_vendors else None
+        self._tool = tool_of(robot) if robot else None
         self._past: deque[tuple[float, Pose]] = deque()  # poses of the last `TWIST_S`
         read_pose = self._in_base(convert.pose_from, compose)
         sources: dict[str, tuple[topics.Topic, Callable[[Any], object]]] = {
@@ -177,8 +179,20 @@ class StateReader:
             return driver.wrench_sign * wrench
         found = self._frames.find(frame, driver.tcp_frame)
         if found is None:
-            raise unknown("a WrenchStamped", driver.tcp_frame, frame)
+            raise LinkError(
+                "a WrenchStamped in another frame",
+                expected=f"frame_id '{driver.tcp_frame}', about whose origin forces are told, or "
+                "one that /tf_static connects with it",
+                got=repr(frame),
+                fix=self._wrench_fix(frame),
+            )
         return driver.wrench_sign * _turned_wrench(found, wrench)
+
+    def _wrench_fix(self, frame: str) -> str:
+        fix = "have the driver publish in that frame, or start its robot_state_publisher"
+        if self._tool is None:
+            return fix
+        return f"{fix}; {tcp_or_flange(self._tool, frame, self._driver.tcp_frame)}"
 
     # --- the state -------------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ from robot_rl.ros.release import REAL_TIME, Release
 from robot_rl.ros.runtime import Pace, Shell
 from robot_rl.ros.servos import Servos
 from robot_rl.ros.simulation import SimulationServices, try_to_serve
+from robot_rl.system.clock import next_tick_s
 from robot_rl.types import Command, Driver, Pose, RobotState
 from robot_rl_sim.builder import build_model
 from robot_rl_sim.camera import SceneCopy, place_cameras
@@ -66,6 +67,7 @@ SERVICE_PERIOD_S = 0.02  # wall; services and parameters are looked at this ofte
 FASTEST = 50.0  # run seconds per wall second of released time: run time cannot outrun its origin
 WAIT_S = 0.005  # wall; between two looks at the limits of those whom the clock waits for
 AGAIN_S = 0.02  # wall; /clock is best effort: one that was lost is sent again
+ROUNDING_S = 1e-6  # of the physics' time
 PACE_S = 1.0  # wall; `clock/pace` is told this often
 NO_DRIVER = ArmDriver()
 
@@ -73,7 +75,9 @@ NO_DRIVER = ArmDriver()
 class SimNode:
     """Glue between a simulated arm and the topics.
 
-    simulated: the class of the arm, which says what moves it (`robot_rl.run.engines`).
+    cameras: as they are in the graph; calibrated: the same, with what a person has measured of
+    them, by which the scene's stand. simulated: the class of the arm, which says what moves it
+    (`robot_rl.run.engines`).
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class SimNode:
         seed: int,
         *,
         cameras: Mapping[str, CameraConfig],
+        calibrated: Mapping[str, CameraConfig],
         driver: ArmDriver = NO_DRIVER,
         simulated: Callable[..., MujocoRobot] = MujocoRobot,
     ) -> None:
@@ -93,7 +98,7 @@ class SimNode:
         drives = joints.is_used or task.moves_joints
         model = self._model(task, robot, p["board"], joint_control=drives)
         self.robot = simulated(task, robot, model, joint_control=drives)
-        place_cameras(self.robot.model, cameras, robot)
+        place_cameras(self.robot.model, calibrated, robot)
         self._start = self._plan(seed)
         self.robot.reset(self._start)
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
@@ -526,9 +531,10 @@ class _Cameras:
         """Draw one picture of every camera when due; send those that were drawn long enough ago."""
         for camera in self._cameras:
             camera.send(now_s, self.delay_s)
-        if now_s < self._due_s:
+        if now_s < self._due_s - ROUNDING_S:
             return
-        self._due_s = now_s + self._period_s - 1e-6
+        # after the last one was due, not after this tick of the physics: 20 Hz became 16.7
+        self._due_s = next_tick_s(self._due_s, self._period_s, now_s)
         if not self.frozen:
             self._draw(now_s)
 

@@ -14,12 +14,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import yaml
 
@@ -40,6 +41,8 @@ from robot_rl.ros.graph import (
     ros_arguments,
     stop_order,
 )
+from robot_rl.ros.sole import need_no_gate
+from robot_rl.system.priority import give_way
 from robot_rl.system.supervised import SUPERVISOR_PID
 
 log = logging.getLogger(__name__)
@@ -166,16 +169,28 @@ class Supervisor:
             )
         self.graph, self.run_dir, self.domain_id = graph, Path(run_dir), domain_id
         self._processes = {spec.label: _Process(spec) for spec in graph}
+        self._suspend: Any = None  # what Ctrl-Z did before
 
     def __enter__(self) -> Supervisor:
         self.start()
+        if threading.current_thread() is threading.main_thread():
+            self._suspend = signal.signal(signal.SIGTSTP, _stay_awake)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        try:
+            self.stop()
+        finally:
+            if self._suspend is not None:
+                signal.signal(signal.SIGTSTP, self._suspend)
 
     def start(self) -> None:
-        """Start every node, in the order of the graph."""
+        """Start every node, in the order of the graph.
+
+        Raises:
+            SetupError: another graph is at work in the domain (`sole`).
+        """
+        need_no_gate(self.graph, self.domain_id)
         self._clean()
         (self.run_dir / "logs").mkdir(parents=True, exist_ok=True)
         for process in self._processes.values():
@@ -198,6 +213,8 @@ class Supervisor:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches us only: we stop them in order
         )
+        if spec.nice:
+            give_way(process.popen.pid, spec.nice)
         process.started_s, process.restart_at_s = time.monotonic(), None
         log.info("started %s, pid %d", spec.label, process.popen.pid)
 
@@ -267,6 +284,11 @@ class Supervisor:
     def _clean(self) -> None:
         if any(spec.arguments is None for spec in self.graph):  # there are ROS nodes
             clean_shared_memory()
+
+
+def _stay_awake(*_: object) -> None:
+    """Ctrl-Z would leave a graph that goes on and moves the arm, with nobody to start it again."""
+    log.warning("Ctrl-Z is ignored: the arm would go on. Ctrl-C holds it and ends")
 
 
 def _ended(popen: subprocess.Popen[bytes], name: str, deadline_s: float) -> int:

@@ -153,7 +153,7 @@ class Watchdog:
 
     def _try_chain(self) -> None:
         """One dry run of stop and start, while the gate lets nobody move the arm."""
-        if not self._dry_run or self._start is None or self._gate_runs():
+        if not self._dry_run or self._start is None or self._gate_armed():
             return
         caller = self._stop if self._dry_run == "stop" else self._start
         response = caller.poll()
@@ -163,12 +163,12 @@ class Watchdog:
                 self._stands(False)  # not before: a watchdog that was restarted cannot know
                 log.info("dry run: the controller was stopped and started")
 
-    def _gate_runs(self) -> bool:
-        """Whether the gate may be moving the arm now; also while nobody has told."""
+    def _gate_armed(self) -> bool:
+        """Whether somebody may move the arm, at the next command; also while nobody has told."""
         msg = self._gate.read()
         try:
-            return msg is None or wire.decode_report(msg.data).mode == Mode.RUN.value
-        except LinkError:
+            return msg is None or Mode(wire.decode_report(msg.data).mode).is_armed
+        except (LinkError, ValueError):
             return True
 
     def _resume(self) -> str:

@@ -15,12 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.config.run_folder import ACTOR_STORE, LINK, METRICS
+from robot_rl.config.run_folder import ACTOR_STORE, LINK, METRICS, POLICY
 from robot_rl.control.session import Others
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
+from robot_rl.policy.runtime import load_policy
 from robot_rl.ports import ActorPorts, ResetPlan
 from robot_rl.run.dump import write_dump
 from robot_rl.run.parts import policy_of, scene_log, session_of, take_dataset
@@ -112,17 +113,18 @@ class Actor:
         self.link.start()
         self.link.next_episode(LEARNER_S)  # before a number is used
         try:
-            session, began_s = self.session, time.monotonic()
+            session = self.session
             session.demos()
             if self._demos_only:
                 return 0
             self._hand_over()
             self._await_weights()
+            if session.progress.mastered:
+                self._take_back()
             session.practice()
             self.link.tell(mastered=session.progress.mastered)
             if not self.ports.stopping():
-                train_s = time.monotonic() - began_s
-                finish(session, self.run_dir, runtime=self.experiment.runtime, train_s=train_s)
+                finish(session, self.run_dir, runtime=self.experiment.runtime)
         finally:
             gc.enable()
             with contextlib.ExitStack() as stack:  # each of them, whatever the others raise
@@ -145,7 +147,8 @@ class Actor:
 
     def _retry(self, error: RobotRLError) -> bool:
         """Try a start again that failed; a policy that was frozen waits for other weights."""
-        self._adopt()
+        if self.session.purpose == "train" or self.policy.refused is not None:
+            self._adopt()
         return self._starts.retry(error)
 
     def _figures(self) -> dict[str, float]:
@@ -249,6 +252,18 @@ class Actor:
                     fix="start the learner (`robot-rl learner`), check host, port and keys",
                 )
             self._starts.pause(0.05)
+
+    def _take_back(self) -> None:
+        """Take the policy that has passed the exam, as `finish` has saved it: it is evaluated.
+
+        The learner's newest is another one, as it may have learned since.
+        """
+        if not (self.run_dir / POLICY).is_file():  # killed before it was saved
+            return
+        try:
+            self.policy.load(load_policy(self.run_dir, self.experiment.spec))
+        except RobotRLError as error:
+            log.error("the learner's newest policy is evaluated: %s", error)
 
     def _reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
         """Announce, arm, go to the start; practice waits while the learner refuses the link."""

@@ -17,12 +17,14 @@ from robot_rl.calibrate.overlay import draw_frame
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import compose, relative
 from robot_rl.observe.cameras import Calibration
+from robot_rl.robots.driver import ArmDriver
 from robot_rl.run.at_the_arm import FOLDER, How, at_the_arm, first_picture, keep_json
 from robot_rl.run.cameras import known_camera, png
 from robot_rl.types import Pose
 
 if TYPE_CHECKING:
     from robot_rl.ros.calibrating import Station
+    from robot_rl.ros.cameras import RosCamera
     from robot_rl.run.experiment import Experiment
 
 SETTLE_S = 4.0  # after a motion: the arm comes to rest, and a picture is taken
@@ -35,7 +37,7 @@ class CameraFound:
     """A calibrated camera, and what shows it: a picture with the TCP drawn into it."""
 
     result: Result
-    lens_found: bool  # intrinsics are of these pictures: nobody had said them
+    lens_found: bool  # intrinsics are of these pictures: nobody had said them, or of another size
     size: tuple[int, int]  # height, width
     picture: NDArray[np.uint8]
 
@@ -50,6 +52,7 @@ class CameraFound:
                 "width": width,
                 "height": height,
                 "k": [round(float(v), 3) for v in (k[0, 0], k[1, 1], k[0, 2], k[1, 2])],
+                "k_size": [width, height],
                 "distortion": [round(v, 6) for v in (*self.result.lens.distortion, *[0.0] * 5)[:5]],
             }
         return out
@@ -80,7 +83,7 @@ def calibrate_camera(
         arm.on_picture = looked
         size = first_picture(arm)
         assert arm.camera is not None
-        lens = arm.camera.calibration(*size)
+        lens = known_lens(arm.camera, size)
         if how.auto:
             _visit(arm, capture, experiment, how, lens=lens, size=size)
         else:
@@ -95,6 +98,17 @@ def calibrate_camera(
     (folder / f"{name}_tcp.png").write_bytes(png(picture))
     keep_json(experiment, name, {**found.values, **figures(result)})
     return found
+
+
+def known_lens(camera: RosCamera, size: tuple[int, int]) -> Calibration | None:
+    """Intrinsics of whole pictures of `size` (height, width); None = they have to be found.
+
+    Also where the driver says some, but the person's file has some of another size: these would
+    stay in the file, of no use.
+    """
+    config = camera.config
+    is_of_another = bool(config.k and config.k_size) and config.lens_size != size
+    return None if is_of_another else camera.calibration(*size)
 
 
 def figures(result: Result) -> dict[str, Any]:
@@ -206,8 +220,10 @@ def transform_words(experiment: Experiment, name: str, found: CameraFound) -> st
     x = found.result.camera_in_mount
     parent = experiment.robot.base_frame
     if found.result.mount == "hand":
-        driver = experiment.driver  # whoever computes the TCP from joints publishes no frame of it
-        parent = "YOUR_TCP_FRAME" if driver.joints.kind != "none" else driver.tcp_frame
+        driver = experiment.driver
+        parent = driver.tcp_frame
+        if driver.joints.is_used and parent == ArmDriver().tcp_frame:
+            parent = "YOUR_TCP_FRAME"  # the driver has none, and the profile names none
     p, q = x.position_m, x.quaternion_xyzw
     return (
         "ros2 run tf2_ros static_transform_publisher "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,9 @@ class CropKeeper:
     def keep(self, name: str, crop: Any) -> Kept:
         """Keep a crop of a camera, with the size of the pictures in which it was drawn.
 
+        Width and height in an older file also tell in which pictures `k` was found; where they
+        change, `k_size` keeps that.
+
         Args:
             crop: left, top, width, height in pixels; None = the whole picture.
 
@@ -56,18 +59,23 @@ class CropKeeper:
             )
         rows, columns = sight.rgb.shape[:2]
         view = self._eyes.view(name, {"crop": crop}, (rows, columns))
-        values = {
+        before = self._eyes.configs[name]
+        values: dict[str, Any] = {
             "crop": None if crop is None else list(crop),
             "width": columns,
             "height": rows,
         }
+        after = with_crop(before, crop, (rows, columns))
+        if before.k and before.lens_size != after.lens_size:
+            # an older file: only its width and height tell in which pictures k was found
+            after = replace(after, k_size=(before.width, before.height))
+            values["k_size"] = list(after.k_size)
         section = ("cameras", name)
         if self.path is not None:
             write(
                 self.path, section, values, self._words, self._config_dir, in_force=_in_force(name)
             )
-        before = self._eyes.configs[name]
-        self._eyes.configs[name] = with_crop(before, crop, (rows, columns))
+        self._eyes.configs[name] = after
         warning = too_small(view, view.part(rows, columns))
         return Kept(as_words(section, values), self.path, warning)
 
@@ -77,6 +85,7 @@ def _in_force(name: str) -> Callable[[Experiment], dict[str, Any]]:
 
 
 def in_words(config: CameraConfig) -> dict[str, Any]:
-    """Crop, width and height as in a file."""
+    """Crop and sizes as in a file."""
     crop = None if config.crop is None else list(config.crop)
-    return {"crop": crop, "width": config.width, "height": config.height}
+    sizes = {"width": config.width, "height": config.height, "k_size": list(config.k_size)}
+    return {"crop": crop, **sizes}

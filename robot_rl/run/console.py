@@ -24,7 +24,7 @@ from robot_rl.console.serve import Desk, serve
 from robot_rl.link.panel import link_file
 from robot_rl.run.experiment import Experiment
 from robot_rl.system import priority
-from robot_rl.system.files import replace_text
+from robot_rl.system.files import replace_file
 from robot_rl.system.supervised import orphaned, supervisor_pid
 from robot_rl.tasks.common import OVERVIEW, VIEWS
 from robot_rl.tasks.gym import GymTask
@@ -48,7 +48,7 @@ def end_with_supervisor() -> None:
 
 def write_link(run_dir: Path, link: str) -> None:
     """Leave the link where only this user finds it; whole or not at all."""
-    replace_text(link_file(run_dir), link + "\n", 0o600)
+    replace_file(link_file(run_dir), link + "\n", 0o600)
 
 
 def about(experiment: Experiment) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def install_policy(experiment: Experiment, weights: Weights) -> None:
     from robot_rl.policy.runtime import load_policy, save_policy
 
     folder = experiment.run_dir
-    if not (folder / POLICY).is_file():
+    if not (folder / POLICY).with_suffix(".json").is_file():  # it is written last
         save_policy(folder, weights, experiment.spec)
         return
     before = load_policy(folder, experiment.spec)

@@ -90,6 +90,7 @@ def evaluate(
             "--simulated to measure the policy in the simulation of its task",
         )
     need_writable(run_dir)  # or all episodes would be for nothing
+    home = "simulation" if experiment.is_real else "lockstep"  # not the arm's own figures
     other = [*([engine] if engine not in ("", experiment.sim) else []), *scene]
     with at_work(run_dir, "eval"):
         session, rig = make_eval_session(in_scene(experiment, scene), run_dir, engine=engine)
@@ -100,7 +101,7 @@ def evaluate(
                 "stochastic": session.evaluate(episodes, seed, deterministic=False).as_dict(),
                 "seed": seed,
                 "weights_version": session.loop.policy.version,
-                "evaluated_in": " ".join(other) or "lockstep",
+                "evaluated_in": " ".join(other) or home,
             },
         )
         end = getattr(getattr(rig, "robot", None), "close", None)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.config.run_folder import EVALUATION, read_facts
+from robot_rl.report.rundata import HOME
 from robot_rl.system.files import replace_json
 
 PARTS = ("deterministic", "stochastic")
-HOME = ("lockstep", "ros", "", None)
-"""`evaluated_in` where a policy meets the scene that it learned in; else that says what differs."""
 OF_EACH = (*PARTS, "seed", "weights_version", "evaluated_in")
+EFFORT = ("env_steps", "train_s")  # what it took to learn these weights; the learning run tells
 
 
 def read_eval(run_dir: Path) -> dict[str, Any]:
@@ -57,6 +57,8 @@ def with_evaluation(
     of_these = [e for e in evaluations if e["weights_version"] == result["weights_version"]]
     at_home = [e for e in of_these if e["evaluated_in"] in HOME]
     shown = max(reversed(at_home or of_these), key=_size)
+    if before.get("weights_version") != result["weights_version"]:
+        before = {key: value for key, value in before.items() if key not in EFFORT}
     return {**before, **result, **shown, "evaluations": evaluations}
 
 

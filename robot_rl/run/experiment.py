@@ -240,14 +240,15 @@ class Experiment:
     def cameras(self) -> dict[str, CameraConfig]:
         """Where the pictures of each of the task's cameras come from (group `camera`).
 
-        A camera that the section leaves out is a topic.
+        A camera that the section leaves out is a topic. A task without pictures has no cameras,
+        whatever those of the robot are.
 
         Raises:
-            ConfigError: the section names a camera that the task does not have.
+            ConfigError: the section names a camera that a task with pictures does not have.
         """
         known = self.task.spec.cameras
         for name in _mapping(self.config.get("cameras"), "cameras", "cameras.wrist.name=uvc"):
-            if name not in known:
+            if known and name not in known:
                 raise ConfigError(
                     f"cameras.{name}: the task has no such camera",
                     expected="a camera of the task (task.images)",
@@ -459,7 +460,7 @@ class Experiment:
         from robot_rl_sim.mirror import Mirror
 
         task: Any = self.task
-        return Mirror(task, self.robot, view, height, width)
+        return Mirror(task, self.robot, view, height, width, cameras=self.cameras)
 
     def inverse_kinematics(self) -> InverseKinematics:
         """From TCP targets to joint targets, for an arm whose driver takes no others.

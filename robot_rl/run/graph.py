@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS, read_facts
 from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.link.auth import need_port
 from robot_rl.link.panel import link_file
 from robot_rl.operate.devices import AtPage
 from robot_rl.ros.enclaves import secured
@@ -304,19 +305,22 @@ def run(
     link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
     link, left = "", {spec.label for spec in graph if spec.finishes} | beside.labels
     remote = _Remote(experiment, watch) if experiment.link.paired else None
-    files = [run_dir / LEARNER_METRICS, *(arm.run_dir / METRICS for arm in experiment.arms)]
-    tails = [Tail(path, new_only=True) for path in files]
+    files = [("", run_dir / LEARNER_METRICS)]
+    files += [(arm.arm, arm.run_dir / METRICS) for arm in experiment.arms]
+    tails = [(arm, Tail(path, new_only=True)) for arm, path in files]
     stops = _Stops(run_dir, [spec.label for spec in graph if spec.name in TELL])
     cores = Cores({s.label: s.name for s in graph if APART.items() <= s.env.items()})
+    if any(spec.name == "learner" for spec in graph):
+        need_port(experiment.link)
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
         while left:
             for death in (*supervisor.poll(), *beside.poll()):
                 _explain(death, run_dir)
                 if death.code == 0:
                     left.discard(death.name)
-            for tail in tails:
+            for arm, tail in tails:
                 for line in tail.lines():
-                    watch(line)
+                    watch(line | {"arm": arm})
             if remote is not None:
                 remote.look()
             stops.look()

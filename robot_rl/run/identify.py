@@ -145,7 +145,8 @@ def identify(
     values = _search(fit, quantities, tell)
     after = fit.residuals(values)
     intervals = _intervals(fit, values)
-    seen = find_cameras(rig, recordings, experiment.draws_seed, values, tell) if cameras else ()
+    given = (rig, recordings, fit.measured, experiment.draws_seed)
+    seen = find_cameras(*given, values=values, tell=tell) if cameras else ()
     steps = sum(len(r.steps) for r in recordings)
     return Identified(
         tuple(Found(name, values[name], *intervals[name]) for name in quantities),
@@ -167,6 +168,11 @@ def write_twin(run_dir: Path, result: Identified, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     head = f"# A twin of the arm in run {run_dir.resolve().name} (robot-rl identify).\n"
     head += "".join(f"# {line}\n" for line in result.gaps())
+    head += "".join(
+        f"# Offsets of camera {one.name} are from cameras.{one.name}.pose of that run.\n"
+        for one in result.cameras
+        if one.calibrated
+    )
     with path.open("x") as file:  # nothing is overwritten
         file.write(head + yaml.safe_dump(task, sort_keys=False, default_flow_style=None))
     return path
@@ -228,8 +234,8 @@ class _Fit:
         size = self._spec.observation["state"].shape[0]
         self._observed = slice(0, size)
         self._joints = self._spec.state_slices.get("joint_position", slice(size, None))
-        self._measured = [_measured(scenes, recording) for recording in recordings]
-        self._extra = all(self._measured) and self._joints.start == size
+        self.measured = [_measured(scenes, recording) for recording in recordings]
+        self._extra = all(self.measured) and self._joints.start == size
         self._played = lru_cache(maxsize=4)(self._play)
 
     def residuals(self, values: Mapping[str, float]) -> F64:
@@ -248,7 +254,7 @@ class _Fit:
 
     def _play(self, values: tuple[tuple[str, float], ...]) -> F64:
         self._robot.vary({name: (value, value) for name, value in values})
-        pairs = zip(self._recordings, self._measured, strict=True)
+        pairs = zip(self._recordings, self.measured, strict=True)
         return np.concatenate([self._off(*pair) for pair in pairs])
 
     def _off(self, recording: Recording, measured: Sequence[RobotState]) -> F64:

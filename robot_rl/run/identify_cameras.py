@@ -7,6 +7,10 @@ a camera that is two centimetres away is found. Brightness and contrast do not c
 
 It compares grey levels, so the scene must look as the recorded one does. That is so for another
 simulation; for a real camera `robot-rl calibrate camera` measures its pose with a board.
+
+What is found is an offset from where the run's scene has the camera: from its calibrated pose
+(`cameras.NAME.pose`) where the run has one, so that a twin with the same calibration counts the
+difference once.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from robot_rl.errors import ConfigError, StoreError
 from robot_rl.run.lockstep import Rig
 from robot_rl.run.replay import Recording, states_of
 from robot_rl.spec import IMAGE
+from robot_rl.types import RobotState
 
 F64 = NDArray[np.float64]
 NAMES = tuple(f"camera_{what}_{axis}" for what in ("place_m", "turn_rad") for axis in "xyz")
@@ -34,11 +39,12 @@ FEWEST = 8
 
 @dataclass(frozen=True, slots=True)
 class FoundCamera:
-    """Offset from the nominal pose, with 95 % intervals (half widths).
+    """Offset from where the run's scene has a camera, with 95 % intervals (half widths).
 
-    place_m: in the frame of what the camera is mounted on; turn_rad: about its own axes. The
-    intervals come from the curvature of the fit: they know of noise, not of how pictures are drawn.
-    before, after: how different recorded and drawn pictures are (RMS, standard deviations).
+    calibrated: that is where `cameras.NAME.pose` says, not where the task does. place_m: in the
+    frame of what the camera is mounted on; turn_rad: about its own axes. The intervals come from
+    the curvature of the fit: they know of noise, not of how pictures are drawn. before, after: how
+    different recorded and drawn pictures are (RMS, standard deviations).
     """
 
     name: str
@@ -48,6 +54,7 @@ class FoundCamera:
     turn_half_rad: tuple[float, float, float]
     before: float
     after: float
+    calibrated: bool
 
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
@@ -62,12 +69,16 @@ class FoundCamera:
 def find_cameras(
     rig: Rig,
     recordings: Sequence[Recording],
+    measured: Sequence[Sequence[RobotState]],
     run_seed: int,
+    *,
     values: Mapping[str, float],
     tell: Callable[[str], None],
 ) -> tuple[FoundCamera, ...]:
     """The pose of each camera of the task.
 
+    measured: then, at each frame of each recording; empty where not all of it was kept: the arm
+        then drifts from where it was, and with it a camera at the hand.
     values: what has been found of the arm, so that it is where it was.
 
     Raises:
@@ -87,8 +98,8 @@ def find_cameras(
     robot.vary({name: (value, value) for name, value in values.items()})
     every = max(1, sum(len(r.frames) for r in recordings) // PICTURES)
     samples, count = [], 0
-    for recording in recordings:
-        played = states_of(rig, recording, run_seed)
+    for recording, then in zip(recordings, measured, strict=True):
+        played = states_of(rig, recording, run_seed, then)
         for frame, _ in zip(recording.frames, played, strict=True):
             if count % every == 0:
                 samples.append((robot.snapshot(), frame.observation))
@@ -103,13 +114,15 @@ def find_cameras(
     found = []
     for name in spec.cameras:
         view = _View(robot, name, spec.picture_size(name), samples, values)
+        calibrated = name in rig.calibrated
         try:
-            found.append(view.fit())
+            found.append(view.fit(calibrated=calibrated))
         finally:
             view.close()
         off_mm = 1e3 * float(np.linalg.norm(found[-1].place_m))
         off_deg = float(np.degrees(np.linalg.norm(found[-1].turn_rad)))
-        tell(f"camera {name}: {off_mm:.1f} mm and {off_deg:.2f} degrees from where the task has it")
+        who = f"cameras.{name}.pose" if calibrated else "the task"
+        tell(f"camera {name}: {off_mm:.1f} mm and {off_deg:.2f} degrees from where {who} has it")
     return tuple(found)
 
 
@@ -134,7 +147,7 @@ class _View:
         """Free the OpenGL context."""
         self._camera.close()
 
-    def fit(self) -> FoundCamera:
+    def fit(self, *, calibrated: bool) -> FoundCamera:
         """From coarse to fine."""
         from scipy.optimize import least_squares
 
@@ -164,6 +177,7 @@ class _View:
             tuple(half[3:].tolist()),
             before,
             _rms(off),
+            calibrated,
         )
 
     def _off(self, offset: F64, blur_px: float, _step: float) -> F64:

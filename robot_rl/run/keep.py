@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.config.edit import flow, with_values
-from robot_rl.errors import ConfigError, RobotRLError
+from robot_rl.errors import ConfigError
 from robot_rl.run.experiment import Experiment
+from robot_rl.system.files import rewrite_text
 
 GROUPS = ("experiment", "robot", "task")  # whose files may hold a section; the best place first
 GLOBAL = "# @package _global_"
@@ -66,7 +67,8 @@ def write(
         ConfigError: the file cannot be changed, or another decides; then it is as it was.
     """
     before = path.read_text()
-    path.write_text(with_values(before, section, values))
+    after = with_values(before, section, values)
+    rewrite_text(path, after)
     try:
         own = tuple(f"{'.'.join((*section, key))}=" for key in values)
         others = [word for word in words if not word.lstrip("+").startswith(own)]
@@ -79,6 +81,6 @@ def write(
                 got=f"{dict(found)}: another file, which is composed later, says so",
                 fix=f"put {name} into that file: {dict(values)}",
             )
-    except RobotRLError:
-        path.write_text(before)
+    except BaseException:  # also Ctrl-C, while the experiment is composed
+        rewrite_text(path, before)
         raise

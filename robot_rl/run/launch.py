@@ -19,7 +19,9 @@ from typing import Any
 from robot_rl.config.compose import shipped
 from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
 from robot_rl.ros.graph import EXIT_SETUP, NodeSpec, module_of, remaps_of
+from robot_rl.ros.sole import need_no_gate
 from robot_rl.ros.supervise import HEALTHY_S, MAX_RESTARTS, node_environment, write_parameters
+from robot_rl.run.at_work import alone_in
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import need_ros, system_of
 from robot_rl.system.supervised import SUPERVISOR_PID
@@ -44,17 +46,20 @@ def plan(ros: str, words: Mapping[str, str]) -> dict[str, Any]:
 
     Raises:
         ConfigError: arguments that contradict each other or the run.
+        SetupError: another graph is at work in the domain.
     """
     experiment = _existing(ros, words) if "run_dir" in words else _new(ros, words)
     given = _ros_values(experiment, words)
     which = {k: _boolean(k, words[k]) for k in WHICH_PROCESSES if k in words}
     run_dir = experiment.run_dir.resolve()
+    graph = system_of(experiment, **which, **given)
+    need_no_gate(graph, None)  # launch files use the domain of the shell
     return {
         "run_dir": str(run_dir),
         "exit_setup": EXIT_SETUP,
         "healthy_s": HEALTHY_S,
         "max_restarts": MAX_RESTARTS,
-        "processes": [_process(s, run_dir) for s in system_of(experiment, **which, **given)],
+        "processes": [_process(spec, run_dir) for spec in graph],
     }
 
 
@@ -78,6 +83,8 @@ def _new(ros: str, words: Mapping[str, str]) -> Experiment:
 
 def _existing(ros: str, words: Mapping[str, str]) -> Experiment:
     experiment = Experiment.load(Path(words["run_dir"]))
+    with alone_in(experiment.run_dir):  # launch cannot keep the lock, but who has it is left alone
+        pass
     if (made_for := experiment.config["ros"]["name"]) != ros:
         raise ConfigError(
             f"{experiment.run_dir} is a run of another graph",
@@ -160,6 +167,7 @@ def _process(spec: NodeSpec, run_dir: Path) -> dict[str, Any]:
         "arguments": [*module_of(spec), *(spec.arguments or ()), *on_terminal],
         "parameters": str(write_parameters(spec, run_dir)) if is_node else None,
         "remaps": remaps_of(spec),
+        "enclave": spec.enclave,
         "env": env,
         "nice": spec.nice,
         "critical": spec.critical,

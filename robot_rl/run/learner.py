@@ -11,9 +11,10 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,21 +35,26 @@ log = logging.getLogger(__name__)
 
 TURN_S = 0.1  # of learning: rows, weights and a stop signal never wait much longer
 IDLE_MS = 20
+ORPHAN_S = 0.5  # between two looks at whether the supervisor is there, while loading
 DEMONSTRATED = "demonstrated"  # what the actor says when all demonstrations and data are here
 MASTERED = "mastered"  # what an actor says after its exam, and the learner to the others
 SAVE_EVERY_S = 60.0  # a kill costs at most this much learning; the data is in the store anyway
 
 
 def run(run_dir: Path) -> None:
-    """Serve and learn until SIGTERM or SIGINT; saves a checkpoint on the way out.
+    """Serve and learn until it is told to end; saves a checkpoint on the way out.
+
+    A signal tells it: SIGTERM, SIGINT, or SIGHUP (its terminal is closed; not under nohup). Or its
+    supervisor has ended; started by hand it has none.
 
     Raises:
         RobotRLError: port in use, wrong keys, store or checkpoints of another run.
     """
     stop: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda n, _: stop.append(n))
-    supervisor = supervisor_pid() or os.getppid()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda n, _: stop.append(n))
+    supervisor = supervisor_pid()
     audit_into(run_dir)
     experiment = Experiment.load(run_dir)
     priority.keep_apart(priority.LEARNER, experiment.learner.threads)
@@ -64,8 +70,9 @@ def run(run_dir: Path) -> None:
             trouble = stack.enter_context(experiment.reward.beside(store))
             learner = learner_of(experiment, store, trouble)
             stack.callback(learner.close)
-            learner.load()
-            learner.ingest()
+            with _no_longer_than(supervisor):
+                learner.load()
+                learner.ingest()
             learner.may_pretrain = _demonstrated(store, experiment.train)
             arms = max(1, len(experiment.actors))
             try:
@@ -82,6 +89,26 @@ def run(run_dir: Path) -> None:
                     learner.save_or_warn()
     finally:
         ranks.leave()
+
+
+@contextmanager
+def _no_longer_than(supervisor: int | None) -> Iterator[None]:
+    """End this process at once when the supervisor is gone: loading may take minutes.
+
+    The port would be held meanwhile. What is on the disk stays whole, as after a kill.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(ORPHAN_S):
+            if orphaned(supervisor):
+                os._exit(1)
+
+    threading.Thread(target=watch, name="orphan", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _demonstrated(store: Store, train: TrainConfig) -> bool:

@@ -47,13 +47,15 @@ LEASE = "lockstep"
 class Rig:
     """A lockstep rig: the loop, with simulator and gate.
 
-    draws: file that keeps what is drawn for each episode of a randomised task.
+    draws: file that keeps what is drawn for each episode of a randomised task. calibrated: cameras
+    that stand where `cameras.NAME.pose` says; the others stand where the task has them.
     """
 
     loop: ControlLoop
     robot: SimulatedRobot
     gate: LocalGate
     draws: Path | None = None
+    calibrated: frozenset[str] = frozenset()
 
     def reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
         """Teleport robot and objects to the start, then arm the gate."""
@@ -130,6 +132,7 @@ def make_rig(
         loop = ControlLoop(robot=env, cameras=(), gate=env, clock=env, reward=env, **common)
         return GymRig(loop, env)
     robot = engines.simulate(task, experiment.robot, engine)
+    calibrated = _place_cameras(experiment, task, robot)
     gate = LocalGate(experiment.limits, robot)
     loop = ControlLoop(
         robot=robot,
@@ -139,7 +142,21 @@ def make_rig(
         reward=experiment.reward.open(task),
         **common,
     )
-    return Rig(loop, robot, gate, experiment.run_dir / DRAWS)
+    return Rig(loop, robot, gate, experiment.run_dir / DRAWS, calibrated)
+
+
+def _place_cameras(experiment: Experiment, task: Any, robot: Any) -> frozenset[str]:
+    """Put the cameras of a scene where their calibration says; which ones that are.
+
+    Before any camera is opened, because it reads its angle of view then, and before the first
+    reset: from then on randomised poses are offsets from where the cameras are now.
+    """
+    if isinstance(task, BringsSimulator) or not task.spec.cameras:
+        return frozenset()
+    from robot_rl_sim.camera import place_cameras
+
+    place_cameras(robot.model, experiment.cameras, experiment.robot)
+    return frozenset(name for name, config in experiment.cameras.items() if config.pose)
 
 
 def _operator_of(experiment: Experiment, task: Any) -> InputDevice:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.ros.runtime import Shell, run_node
+from robot_rl.ros.sole import sole_gate
 from robot_rl.run import engines
 from robot_rl.run.experiment import Experiment
 
@@ -109,6 +110,7 @@ def _sim(shell: Shell) -> None:
         experiment.robot,
         experiment.draws_seed,
         cameras=experiment.graph_cameras,
+        calibrated=experiment.cameras,
         driver=experiment.spoken_driver,
         simulated=engines.robot_class(experiment.sim),
     ).run()
@@ -148,7 +150,8 @@ def _gate(shell: Shell) -> None:
     from robot_rl.ros.gate_node import run_gate
 
     experiment = _experiment(shell)
-    run_gate(shell, experiment.limits, _reader(shell, experiment, objects=False))
+    with sole_gate(shell.node.context.get_domain_id(), shell.node.get_namespace()):
+        run_gate(shell, experiment.limits, _reader(shell, experiment, objects=False))
 
 
 def _operator(shell: Shell) -> None:

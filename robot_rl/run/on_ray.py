@@ -336,7 +336,7 @@ class RayActors:
         needs = {str(folder): packed(arm.run_dir, (".sqlite", "-wal", "-shm", ".jsonl", ".bin"))}
         if arm.link.key_folder is None:  # the keys of this run; a folder is on each machine
             needs[str(run / "keys")] = _keys_of(arm)
-        words = ["-m", "robot_rl.run.sim_actor", str(folder), str(life * LIFE)]
+        words = ["-P", "-m", "robot_rl.run.sim_actor", str(folder), str(life * LIFE)]
         log_file = arm.home / "logs" / f"{label}.log"
         return self._jobs.send(words, folder, needs, log_file, into=arm.run_dir)
 

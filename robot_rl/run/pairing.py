@@ -36,6 +36,7 @@ from robot_rl.link.pairing import LASTS_S, Inviter, await_robot
 from robot_rl.spec import diff
 from robot_rl.system import plain_json
 from robot_rl.system.audit import audit, audit_into
+from robot_rl.system.files import replace_json
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -198,7 +199,7 @@ def _take(
     for actor, key in actors.items():
         keep_public(keys, actor, key)
     told = {"bind": bind, "used": invitation.mark, "version": offer.version}
-    (run_dir / PAIRING).write_text(json.dumps(told, indent=2) + "\n")
+    replace_json(run_dir / PAIRING, told)
     audit_into(run_dir)
     own = load_keys(keys, "learner")
     return run_dir, Accepted(own.public.decode(), socket.gethostname())

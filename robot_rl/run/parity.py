@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import tempfile
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,37 @@ if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
 
 
+def need_file(path: Path, usual: str) -> None:
+    """Make the folder of `path`, and see that a file can be written there.
+
+    Args:
+        usual: a name that would do.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    try:
+        got = "a folder" if path.is_dir() else ""
+        if not got:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path.parent):
+                return
+    except OSError as error:
+        got = error.strerror or f"{error}"
+    raise ConfigError(
+        f"no file can be written to '{path}'",
+        expected="the name of a file in a folder of yours",
+        got=got,
+        fix=f"--out {usual}",
+    )
+
+
 def write_usd(experiment: Experiment, path: Path) -> Path:
     """Write the scene at the start of an episode, with the cameras as they are calibrated.
 
     Raises:
-        ConfigError: there is no scene, or the name does not end with one of USD's endings.
+        ConfigError: there is no scene, the name does not end with one of USD's endings, or no file
+            can be written there.
         SetupError: OpenUSD is not installed.
     """
     if path.suffix not in (".usda", ".usdc", ".usd"):
@@ -27,6 +54,7 @@ def write_usd(experiment: Experiment, path: Path) -> Path:
             got=path.suffix or "no ending",
             fix=f"--out {path.stem or 'stage'}.usda",
         )
+    need_file(path, "stage.usda")
     from robot_rl_sim.usd import write_stage
 
     task = scene_of(experiment)
@@ -35,7 +63,7 @@ def write_usd(experiment: Experiment, path: Path) -> Path:
 
 
 def measure(experiment: Experiment, engine: str = "") -> dict[str, Any]:
-    """Compare the scene as USD with the one in MuJoCo.
+    """Compare the scene as USD with the one in MuJoCo, both as they are without randomisation.
 
     Args:
         engine: "physx" asks that engine, too, and lets the arm move; "" reads the stage only.
@@ -50,7 +78,8 @@ def measure(experiment: Experiment, engine: str = "") -> dict[str, Any]:
     """
     from robot_rl_sim.parity import static_checks
 
-    task, robot = scene_of(experiment), experiment.robot
+    task = replace(scene_of(experiment), randomize="none", ranges={})
+    robot = experiment.robot
     checks, traces = static_checks(task, robot), []
     if engine:
         if engine != "physx":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from robot_rl.config.run_folder import POLICY
 from robot_rl.control.statistics import wilson
 from robot_rl.run.evaluations import write_eval
+from robot_rl.system.files import replace_file
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -26,9 +26,10 @@ def pool(experiment: Experiment, results: Mapping[str, dict[str, Any]]) -> dict[
     parts = list(results.values())
     newest = max(results, key=lambda name: results[name]["weights_version"])
     arm = next(a for a in experiment.arms if a.arm == newest)
-    for file in ((arm.run_dir / POLICY).with_suffix(".json"), arm.run_dir / POLICY):
+    policy = arm.run_dir / POLICY
+    for file in (policy, policy.with_suffix(".json")):  # the manifest last, as in `save_policy`
         if file.is_file():
-            shutil.copyfile(file, experiment.run_dir / file.name)
+            replace_file(experiment.run_dir / file.name, file.read_bytes())
     pooled = {
         "deterministic": _pooled([p["deterministic"] for p in parts]),
         "stochastic": _pooled([p["stochastic"] for p in parts]),

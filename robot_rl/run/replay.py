@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE, run_name
+from robot_rl.data.import_store import ACTOR as IMPORTED
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.run.experiment import Experiment
@@ -192,14 +193,23 @@ def choose(
 ) -> list[EpisodeRecord]:
     """Episodes that can be played: those with these numbers, all, or the newest one.
 
-    Data of other runs (`train.dataset`) is left out: its starts come from another run's seed. run:
-    name of the run; a folder from before run.json had it, renamed since, holds others only.
+    Data of other runs (`train.dataset`) is left out, and so is what was generated or imported: its
+    starts come from another run's seed, or from none. run: name of the run; a folder from before
+    run.json had it, renamed since, holds others only.
 
     Raises:
         ConfigError: no such episode, or several robots have one with this number.
-        StoreError: the episode has not ended, or no episode has.
+        StoreError: the episode has not ended, or no episode has; or all of them are such data.
     """
-    recorded = [r for r in store.episode_summaries() if r.purpose != "data"]
+    every_one = store.episode_summaries()
+    recorded = [r for r in every_one if r.purpose != "data" and r.id.actor != IMPORTED]
+    if every_one and not recorded:
+        raise StoreError(
+            "imported or generated data is not replayed",
+            expected="episodes that this run has recorded: its seed says where each began",
+            got=f"{len(every_one)} episodes of other runs or recorders, and none of its own",
+            fix="replay the run that recorded them; robot-rl review shows what was recorded",
+        )
     recorded = [r for r in recorded if r.id.run == run] or recorded
     actors = {r.id.actor for r in recorded}
     if actor and actor not in actors:

@@ -120,8 +120,9 @@ def described(
 
 def text_of(robot: Described, source: str, remarks: Sequence[str]) -> str:
     """The YAML of a robot with its limits. source: where the URDF came from."""
+    printable = "".join(c if c.isprintable() else "?" for c in source)
     head = (
-        f"{robot.title}, from {source}. NOT signed off on hardware: whoever bolts the arm down "
+        f"{robot.title}, from {printable}. NOT signed off on hardware: whoever bolts the arm down "
         "checks every value and signs. Written by `robot-rl robot new`; every key is explained in "
         "robot_rl/robots/robot.py and robot_rl/safety/limits.py."
     )

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.robots.chain import Chain, axis_error_rad
 from robot_rl.robots.described import Described
+from robot_rl.robots.fingers import mounted
+from robot_rl.robots.robot import Capsule, Inertial
 from robot_rl.safety.body import Body, body_of, boxed_with
 from robot_rl.safety.collision import look_at, nearest_of
 from robot_rl.safety.obstacles import TABLE
@@ -69,11 +71,12 @@ def guess(
     low, high = _ranges(chain)
     poses = rng.uniform(low, high, (SAMPLES, len(low)))
     reach_m = _reach_m(chain, poses)
-    robot = replace(robot, neighbours=_neighbours(body_of(robot), poses))
+    robot, turned = (
+        replace(one, neighbours=_neighbours(body_of(one), poses)) for one in (robot, _turned(robot))
+    )
     progress(0.2)
     if home_rad is None:
         found = _home(robot, chain, reach_m, rng)
-        turned = _turned(robot)
         other = _home(turned, Chain(turned), reach_m, rng)
         if other is not None and (found is None or other[0] < found[0] - TURN_GAIN):
             robot, chain, found = turned, Chain(turned), other
@@ -141,9 +144,38 @@ def _clear(robot: Described) -> Callable[[F64], bool]:
 
 
 def _turned(robot: Described) -> Described:
-    """Gripper or tool mounted the other way round."""
-    yaw_rad = robot.gripper.yaw_rad + (math.pi if robot.gripper.yaw_rad <= 0.0 else -math.pi)
-    return replace(robot, gripper=replace(robot.gripper, yaw_rad=yaw_rad))
+    """The frame of the hand turned by pi, and with it a gripper of ours that is mounted there.
+
+    What the URDF has behind the tip stays where it is on the flange.
+    """
+    gripper, link = robot.gripper, len(robot.joints) + 1
+    yaw_rad = gripper.yaw_rad + (math.pi if gripper.yaw_rad <= 0.0 else -math.pi)
+    with_it = mounted(gripper, link)
+    hand = gripper.hand if with_it else _inertial_turned(gripper.hand)
+    return replace(
+        robot,
+        gripper=replace(gripper, yaw_rad=yaw_rad, hand=hand),
+        capsules=tuple(
+            c if c.link != link or c in with_it else _capsule_turned(c) for c in robot.capsules
+        ),
+    )
+
+
+def _capsule_turned(c: Capsule) -> Capsule:
+    """As it is seen from a frame that was turned by pi about z."""
+    return replace(c, start_m=_place_turned(c.start_m), end_m=_place_turned(c.end_m))
+
+
+def _inertial_turned(inertial: Inertial) -> Inertial:
+    """As it is seen from a frame that was turned by pi about z."""
+    xx, yy, zz, xy, xz, yz = inertial.inertia_kg_m2
+    inertia = (xx, yy, zz, xy, 0.0 - xz, 0.0 - yz)
+    return replace(inertial, centre_m=_place_turned(inertial.centre_m), inertia_kg_m2=inertia)
+
+
+def _place_turned(place_m: Vec3) -> Vec3:
+    x, y, z = place_m
+    return 0.0 - x, 0.0 - y, z
 
 
 def _home(

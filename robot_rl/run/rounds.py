@@ -24,6 +24,7 @@ from robot_rl.operate.devices import make_operator
 from robot_rl.ports import ActorPorts, RewardResult, RewardSource
 from robot_rl.report.tally import Ledger, Tally
 from robot_rl.reward.predicate import PredicateReward
+from robot_rl.reward.vlm.source import VlmReward
 from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.run.parts import scene_log, session_of
 from robot_rl.run.robot_side import Starts, loop_on
@@ -49,7 +50,7 @@ class Unsaid(RewardSource):
     In training such an episode counts as no success; here it is unlabelled, which is no failure.
     """
 
-    def __init__(self, rule: PredicateReward) -> None:
+    def __init__(self, rule: PredicateReward | VlmReward) -> None:
         self._rule = rule
 
     def begin_episode(self, purpose: str) -> None:
@@ -66,7 +67,7 @@ class Unsaid(RewardSource):
 def reward_of(experiment: Experiment) -> RewardSource:
     """Who says how an episode ended: the run's source of rewards; see `Unsaid`."""
     source = experiment.reward.open(experiment.task)
-    return Unsaid(source) if isinstance(source, PredicateReward) else source
+    return Unsaid(source) if isinstance(source, PredicateReward | VlmReward) else source
 
 
 @dataclass(frozen=True, kw_only=True)

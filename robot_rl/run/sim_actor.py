@@ -22,6 +22,7 @@ from robot_rl.run.actor import Actor
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.run.parts import Still, forget
+from robot_rl.run.robot_side import Starts
 from robot_rl.system.supervised import exit_code, orphaned, supervisor_pid
 from robot_rl.types import EpisodeStart
 
@@ -78,6 +79,14 @@ class PacedClock:
             time.sleep(-late_s)
 
 
+class WallStarts(Starts):
+    """Starts that wait in wall time: a learner at work needs it, and nobody the simulator's."""
+
+    def pause(self, for_s: float) -> None:
+        """Wait."""
+        time.sleep(for_s)
+
+
 class SimulatedActor(Actor):
     """An actor whose arm is put at the start of an episode instead of going there."""
 
@@ -108,6 +117,7 @@ class SimulatedActor(Actor):
             stopping=stopping,
         )
         super().__init__(experiment, ports, run_dir)
+        self._starts = WallStarts(ports, self.loop)
         progress = self.session.progress
         progress.next_episode = max(progress.next_episode, first_episode)
 
@@ -118,10 +128,6 @@ class SimulatedActor(Actor):
         self._rig.robot.reset(plan)
         self._rig.gate.reset()
         self._rig.gate.arm(self.loop.lease)
-
-    def _pause(self, for_s: float) -> None:
-        """Wait in wall time: nobody needs the simulator's to go on."""
-        time.sleep(for_s)
 
 
 def run(run_dir: Path, first_episode: int = 0) -> int:

@@ -26,6 +26,7 @@ from robot_rl.run.experiment import Experiment, saved_hash
 from robot_rl.run.jobs import Job, Jobs, LocalJobs
 
 log = logging.getLogger(__name__)
+TRAIN = (sys.executable, "-P", "-m", "robot_rl.cli.main", "train")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ def command(
     words += ["runtime=lockstep", f"seed={seed}"]
     if any(word.startswith("actors=") for word in own):
         words.append(f"link.port={_own_port(name, seed)}")
-    return [sys.executable, "-m", "robot_rl.cli.main", "train", *words, f"run_dir={run_dir}"]
+    return [*TRAIN, *words, f"run_dir={run_dir}"]
 
 
 def run_folder(folder: Path, name: str, seed: int) -> Path:
@@ -230,7 +231,7 @@ def study(
     for seed, name in product(range(seeds), names):
         if is_done(folder, name, seed):
             words = command(name, task, seed, folder=folder, extra=extra, dataset=dataset)
-            _refuse_other_settings(run_folder(folder, name, seed), words[4:])
+            _refuse_other_settings(run_folder(folder, name, seed), words[len(TRAIN) :])
         else:
             todo.append((name, seed))
     where = where or LocalJobs(jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from robot_rl.errors import ConfigError
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.task_file import box_of
 from robot_rl.store.dataset import find_store, open_store
+from robot_rl.system.files import rewrite_text
 from robot_rl.tasks.described import DescribedTask
 
 CORNERS = ("workspace_min_m", "workspace_max_m")
@@ -63,9 +65,8 @@ def box_from(
         before = ", ".join(f"{x:g}" for x in getattr(task, key))
         tell(f"  {key}: {flow(corner)} # before: {before}")
     if write:
-        path.write_text(
-            with_values(text, ("task",), dict(zip(CORNERS, (low_m, high_m), strict=True)))
-        )
+        corners: dict[str, Any] = dict(zip(CORNERS, (low_m, high_m), strict=True))
+        rewrite_text(path, with_values(text, ("task",), corners))
         tell(f"changed in {path}")
 
 

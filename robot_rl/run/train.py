@@ -92,7 +92,6 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
             on_step=student.on_step,
             on_episode=lambda stats: watch(stats | learner.metrics),
         ) as session:
-            began_s = time.monotonic()
             session.demos()
             learner.ingest()
             refuse_nothing(experiment, learner.replay.len_demo)
@@ -105,9 +104,8 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
                 learner.save_or_warn()
                 raise
             learner.save()
-            train_s = time.monotonic() - began_s
             learner.close()
-            result = finish(session, run_dir, runtime="lockstep", train_s=train_s)
+            result = finish(session, run_dir, runtime="lockstep")
         policy.close()
         return result
 
@@ -125,15 +123,21 @@ def refuse_nothing(experiment: Experiment, usable: int) -> None:
         )
 
 
-def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> dict[str, Any]:
-    """Save the policy, evaluate it on held-out starts, write eval.json (whole or not at all)."""
-    settings, policy = session.train, session.loop.policy
+def finish(session: Session, run_dir: Path, *, runtime: str) -> dict[str, Any]:
+    """Save the policy, evaluate it on held-out starts, write eval.json (whole or not at all).
+
+    Of an evaluation that somebody stops nothing is written, and {} is returned.
+    """
+    settings, policy, train_s = session.train, session.loop.policy, session.remember()
     session.state = "evaluation"
     if isinstance(policy, PolicyRuntime) and policy.weights is not None:
         save_policy(run_dir, policy.weights, session.spec)
     deterministic = session.evaluate(settings.eval_episodes)
     session.state = "evaluation with noise"
     stochastic = session.evaluate(settings.stochastic_eval_episodes, deterministic=False)
+    if session.stopping():
+        log.warning("stopped before the evaluation was complete: nothing is written of it")
+        return {}
     result = {
         "deterministic": deterministic.as_dict(),
         "stochastic": stochastic.as_dict(),

@@ -9,7 +9,8 @@ LOOK = "look at the arm and its surroundings"
 ADVICE = {
     "force": "free the tool from what it touches, or move it away by hand; then acknowledge (Y)",
     "state": "the arm's state is missing or late: see whether its driver runs, the cable is in and"
-    " the computer is not too busy; then acknowledge (Y)",
+    " the computer is not too busy; if the pose jumped, end what else tells it, such as a second"
+    " driver; then acknowledge (Y)",
     "controller": f"the controller was stopped: {LOOK}, then acknowledge (Y), which starts it"
     " again, and once more for the gate",
     "clock": f"a clock was set, or the simulator began anew: {LOOK}, then acknowledge (Y)",

@@ -28,12 +28,14 @@ from robot_rl.safety.clip import Clip, Conflict, Motion, clip_target, within_ste
 from robot_rl.safety.joints import JointMotion, chain_of_joints, clip_joints, wrong_target
 from robot_rl.safety.limits import Limits, Vec3
 from robot_rl.safety.readings import (
+    NOWHERE,
     ArmReading,
     Joints,
     Placement,
+    Sight,
+    look,
     read_joints,
     read_pose,
-    read_state,
     write_joints,
     write_pose,
 )
@@ -55,6 +57,7 @@ PERSON = "person"  # first word of the reason of what a person has stopped or ho
 
 _NOT_FINITE = "finite: a value is NaN, infinite or not a rotation"
 _STATE_LOST = "state: stale or not trustworthy"
+_STATE_ODD = "state: the pose jumped, or has just begun; it is believed when it has lasted"
 _HARD_CONTACT = "force: contact beyond the limit"
 _STANDS = "controller: stopped"
 _JOINT = "joint: moving further into its margin"
@@ -73,9 +76,9 @@ class GateState(NamedTuple):
         moved_s: when a command last passed; -inf before any.
         target: pose sent last: a moving target, or the latched hold pose.
         velocity_m_s: of the targets, in base.
-        measured: newest trustworthy measured pose.
-        target_rad, velocity_rad_s, measured_rad: the same of the joints, where these are commanded;
-            else ().
+        seen: where the arm is, by the newest reading that is believed.
+        odd: where it is by the newest one, when that is not believed (`readings.look`).
+        target_rad, velocity_rad_s: of the joints, where these are commanded; else ().
         joint_depth_rad: how deep inside its margin the worst joint may be found next.
         limits_hash: `Limits.hash` this state was made for.
     """
@@ -91,16 +94,21 @@ class GateState(NamedTuple):
     moved_s: float
     target: Placement | None
     velocity_m_s: Vec3
-    measured: Placement | None
+    seen: Sight | None
+    odd: Sight | None
     joint_depth_rad: float
     limits_hash: str
     target_rad: Joints = ()
     velocity_rad_s: Joints = ()
-    measured_rad: Joints = ()
+
+    @property
+    def measured(self) -> Placement | None:
+        """Newest measured pose that is believed."""
+        return self.seen.place if self.seen else None
 
 
-def initial(limits: Limits) -> GateState:
-    """A gate in HOLD that nobody has armed.
+def initial(limits: Limits, *, doubts: bool = False) -> GateState:
+    """A gate in HOLD that nobody has armed; doubts: even the first pose has to last (`look`).
 
     Raises:
         ConfigError: the limits name an arm that there is not.
@@ -120,7 +128,8 @@ def initial(limits: Limits) -> GateState:
         moved_s=-math.inf,
         target=None,
         velocity_m_s=STILL,
-        measured=None,
+        seen=None,
+        odd=NOWHERE if doubts else None,
         joint_depth_rad=0.0,
         limits_hash=limits.hash,
     )
@@ -129,7 +138,7 @@ def initial(limits: Limits) -> GateState:
 def arm(
     limits: Limits, gate: GateState, lease: str, state: RobotState | None, now_s: float
 ) -> tuple[GateState, str]:
-    """Give `lease` the right to drive. Returns (gate, "") or (gate unchanged, why refused).
+    """Give `lease` the right to drive. Returns (gate, "") or (gate as it was, why refused).
 
     Refused in a protective stop, while another lease runs, while a person holds the enabling device
     or vanished holding it, without a fresh trustworthy state, and in contact beyond `max_force_n`.
@@ -144,11 +153,11 @@ def arm(
             got=f"{len(state.joint_position_rad)} joints",
             fix="choose the robot that is connected: robot=<name>",
         )
-    reading = _trusted(limits, state, now_s)
+    gate, reading = _look(limits, gate, state, now_s)
     refusal = _arm_refusal(limits, gate, lease, reading)
     if refusal or reading is None:
         return gate, refusal
-    return gate._replace(
+    return _there(gate)._replace(
         mode=advance(gate.mode, Request.ARM),
         reason="",
         lease=lease,
@@ -158,7 +167,6 @@ def arm(
         moved_s=gate.moved_s if gate.moved_s <= now_s else -math.inf,  # the clock was restarted
         velocity_m_s=STILL,
         velocity_rad_s=(),
-        **_there(limits, reading),
         joint_depth_rad=max(reading.depth_rad, 0.0) + JOINT_SLACK * limits.joint_margin_rad,
     ), ""
 
@@ -170,22 +178,22 @@ def heartbeat(gate: GateState, now_s: float, driving: bool) -> GateState:
 
 
 def judge(
-    limits: Limits, gate: GateState, command: Command, state: RobotState, now_s: float
+    limits: Limits, gate: GateState, command: Command, state: RobotState | None, now_s: float
 ) -> tuple[GateState, Verdict]:
-    """Judge one command against the newest robot `state`.
+    """Judge one command against the newest robot `state`, or None when there is none.
 
     Raises:
         SafetyError: no trustworthy state was ever seen, so there is not even a pose to hold.
     """
+    gate, reading = _look(limits, gate, state, now_s)
     want = read_pose(command.tcp_target_in_base)
     asked = command.joint_target_rad
     want_rad = () if asked is None else read_joints(asked)
     reason = _refusal(limits, gate, command, (want, want_rad), now_s)
     if reason or want is None or want_rad is None:
-        return _refused(limits, gate, command, state, now_s=now_s, reason=reason)
-    reading = _trusted(limits, state, now_s)
+        return _refused(limits, gate, command, reading, now_s=now_s, reason=reason)
     if reading is None:
-        gate = _halt(gate, Request.PROTECTIVE_STOP, _STATE_LOST)
+        gate = _halt(gate, Request.PROTECTIVE_STOP, _lost(gate))
         return gate, _held(gate, command, now_s)
     since_s = now_s - gate.moved_s
     if since_s < SOONEST * limits.period_s:
@@ -224,7 +232,7 @@ def tick(
         The hold verdict to send (again) whenever the gate is not in RUN and knows a pose to hold;
         else None. Its sequence is that of the newest command judged.
     """
-    reading = _trusted(limits, state, now_s)
+    gate, reading = _look(limits, gate, state, now_s)
     gate = _silence(limits, gate, now_s)
     if reading is not None:
         gate = _seen(limits, gate, reading)
@@ -260,10 +268,8 @@ def follow(limits: Limits, gate: GateState, state: RobotState | None, now_s: flo
     A controller that goes on must find a target where the arm is, not where the arm was when this
     gate last looked.
     """
-    reading = _trusted(limits, state, now_s)
-    if reading is None:
-        return gate
-    return gate._replace(**_there(limits, reading))
+    gate, reading = _look(limits, gate, state, now_s)
+    return gate if reading is None else _there(gate)
 
 
 def hold(gate: GateState, reason: str) -> GateState:
@@ -299,21 +305,20 @@ def _arm_refusal(limits: Limits, gate: GateState, lease: str, reading: ArmReadin
         (stopped, f"{gate.mode.value}: acknowledge first ({gate.reason})"),
         (gate.mode is Mode.RUN and lease != gate.lease, "lease: another one is driving"),
         (device_held, "operator: release the device first"),
-        (reading is None, _STATE_LOST),
+        (reading is None, _lost(gate)),
         (reading is not None and _in_hard_contact(limits, reading), _HARD_CONTACT),
     )
     return next((reason for refused, reason in checks if refused), "")
 
 
-def _there(limits: Limits, reading: ArmReading) -> dict[str, Any]:
+def _there(gate: GateState) -> GateState:
     """The measured pose as the target, too, with the joints where these are commanded."""
-    joints_rad = reading.joints_rad if limits.joint_arm else ()
-    return {
-        "measured": reading.measured,
-        "target": reading.measured,
-        "measured_rad": joints_rad,
-        "target_rad": joints_rad,
-    }
+    seen = gate.seen
+    return gate._replace(target=seen.place, target_rad=seen.joints_rad) if seen else gate
+
+
+def _lost(gate: GateState) -> str:
+    return _STATE_ODD if gate.odd else _STATE_LOST
 
 
 def _refusal(
@@ -367,7 +372,7 @@ def _in_hard_contact(limits: Limits, reading: ArmReading) -> bool:
 def _watch(limits: Limits, gate: GateState, reading: ArmReading | None, now_s: float) -> GateState:
     """Watchdogs of an armed gate, most severe first."""
     if reading is None:
-        return _halt(gate, Request.PROTECTIVE_STOP, _STATE_LOST)
+        return _halt(gate, Request.PROTECTIVE_STOP, _lost(gate))
     if _in_hard_contact(limits, reading):
         return _halt(gate, Request.PROTECTIVE_STOP, _HARD_CONTACT)
     late = abs(now_s - gate.command_s) > limits.command_timeout_s
@@ -389,32 +394,33 @@ def _silence(limits: Limits, gate: GateState, now_s: float) -> GateState:
     return gate._replace(engagement=engage(gate.engagement, DeviceEvent.SILENCE))
 
 
-def _trusted(limits: Limits, state: RobotState | None, now_s: float) -> ArmReading | None:
-    """`state` as a reading, or None when absent, stale or malformed."""
-    if state is None or not abs(now_s - state.stamp_s) <= limits.state_timeout_s:
-        return None
-    return read_state(limits, state)
+def _look(
+    limits: Limits, gate: GateState, state: RobotState | None, now_s: float
+) -> tuple[GateState, ArmReading | None]:
+    """Remember where the arm is. No reading when `state` is absent, stale, malformed or odd."""
+    seen, odd, reading = look(limits, gate.seen, gate.odd, state, now_s)
+    return gate._replace(seen=seen, odd=odd), reading
 
 
 def _seen(limits: Limits, gate: GateState, reading: ArmReading, **judged: Any) -> GateState:
-    """Remember the measured pose, and what was `judged`; let the joint ratchet follow back.
+    """Remember what was `judged`; let the joint ratchet follow back.
 
     When the arm has been pushed more than one step away from a held pose, that pose is given up:
     going back there would be a motion nobody asked for.
     """
     slack_rad = JOINT_SLACK * limits.joint_margin_rad
     depth_rad = min(gate.joint_depth_rad, max(reading.depth_rad, 0.0) + slack_rad)
-    seen = _there(limits, reading)
-    if gate.mode is Mode.RUN or _stays(limits, gate, reading.measured, seen["measured_rad"]):
-        del seen["target"], seen["target_rad"]
-    return gate._replace(joint_depth_rad=depth_rad, **seen, **judged)
+    if gate.mode is not Mode.RUN and not _stays(limits, gate):
+        gate = _there(gate)
+    return gate._replace(joint_depth_rad=depth_rad, **judged)
 
 
-def _stays(limits: Limits, gate: GateState, measured: Placement, measured_rad: Joints) -> bool:
+def _stays(limits: Limits, gate: GateState) -> bool:
     """The held pose is within one step of the measured one, and the elbow as well."""
-    if gate.target is None or not within_step(limits, gate.target, measured):
+    seen, target = gate.seen, gate.target
+    if seen is None or target is None or not within_step(limits, target, seen.place):
         return False
-    turned = zip(gate.target_rad, measured_rad, strict=False)
+    turned = zip(gate.target_rad, seen.joints_rad, strict=False)
     return all(abs(a - b) <= limits.max_step_rad for a, b in turned)
 
 
@@ -423,15 +429,9 @@ def _halt(gate: GateState, request: Request, reason: str) -> GateState:
     mode = advance(gate.mode, request)
     if gate.mode is Mode.PROTECTIVE_STOP:
         return gate  # the first cause is the one to acknowledge
-    onset = gate.mode is Mode.RUN or gate.target is None
-    return gate._replace(
-        mode=mode,
-        reason=reason,
-        target=gate.measured if onset else gate.target,
-        target_rad=gate.measured_rad if onset else gate.target_rad,
-        velocity_m_s=STILL,
-        velocity_rad_s=(),
-    )
+    if gate.mode is Mode.RUN or gate.target is None:
+        gate = _there(gate)
+    return gate._replace(mode=mode, reason=reason, velocity_m_s=STILL, velocity_rad_s=())
 
 
 def _sent(
@@ -473,7 +473,7 @@ def _refused(
     limits: Limits,
     gate: GateState,
     command: Command,
-    state: RobotState,
+    reading: ArmReading | None,
     *,
     now_s: float,
     reason: str,
@@ -481,9 +481,8 @@ def _refused(
     """Answer a refused command. Only a value of the armed lease that is not finite disarms."""
     mine = gate.mode.is_armed and command.lease == gate.lease
     disarm = mine and reason.startswith("finite")
-    if disarm or gate.target is None:  # a pose to hold is needed
-        reading = _trusted(limits, state, now_s)
-        gate = gate if reading is None else _seen(limits, gate, reading)
+    if reading is not None and (disarm or gate.target is None):  # a pose to hold is needed
+        gate = _seen(limits, gate, reading)
     if disarm:
         gate = _halt(gate, Request.HOLD, reason)
     return gate, _held(gate, command, now_s, reason)

@@ -21,6 +21,8 @@ Joints = tuple[float, ...]
 
 REACH_M = 5.0  # no table-top arm reaches further: a reading beyond is a broken sensor
 NORM_TOLERANCE = 1e-3  # a quaternion further from unit length is not a rotation someone meant
+SETTLES_S = 0.3  # after a jump, an arm is believed to be where it has been said to be for so long
+GAP_S = 0.2  # readings that are further apart do not confirm each other
 
 
 class Placement(NamedTuple):
@@ -44,6 +46,23 @@ class ArmReading(NamedTuple):
     torque_nm: float
     joints_rad: Joints
     speeds_rad_s: Joints
+
+
+class Sight(NamedTuple):
+    """Where the arm was said to be.
+
+    joints_rad: () where they are not commanded. stamp_s: of the reading; since_s: of the first one
+    that was followed by no jump.
+    """
+
+    place: Placement
+    joints_rad: Joints
+    stamp_s: float
+    since_s: float
+
+
+NOWHERE = Sight(Placement((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)), (), -math.inf, -math.inf)
+"""The odd sight of a gate that has seen nothing yet and believes no first reading at once."""
 
 
 def read_pose(pose: Pose) -> Placement | None:
@@ -97,6 +116,57 @@ def read_state(limits: Limits, state: RobotState) -> ArmReading | None:
     return ArmReading(
         measured, depth_rad, ahead_rad, force_n, torque_nm, tuple(joints), tuple(speeds)
     )
+
+
+def look(
+    limits: Limits, seen: Sight | None, odd: Sight | None, state: RobotState | None, now_s: float
+) -> tuple[Sight | None, Sight | None, ArmReading | None]:
+    """Where the arm is believed to be, where it is said to be instead, and the reading.
+
+    A pose further away than an arm gets between two readings comes from somebody else, or from a
+    driver that is starting. It is believed after `SETTLES_S` without another jump.
+
+    Args:
+        seen, odd: as they were returned last; both None = the first pose is believed at once.
+
+    Returns:
+        (seen, odd, reading). odd: None while the newest state is believed. reading: None when there
+        is no state, or it is stale, malformed or not believed.
+    """
+    if state is None or not abs(now_s - state.stamp_s) <= limits.state_timeout_s:
+        return seen, odd, None
+    reading = read_state(limits, state)
+    if reading is None:
+        return seen, odd, None
+    joints_rad = reading.joints_rad if limits.joint_arm else ()
+    here = Sight(reading.measured, joints_rad, state.stamp_s, state.stamp_s)
+    if _is_near(limits, seen, here) if seen else odd is None:
+        return here, None, reading
+    gap_s = max(GAP_S, limits.state_timeout_s)  # of a driver that tells states rarely
+    if odd and 0.0 <= here.stamp_s - odd.stamp_s <= gap_s and _is_near(limits, odd, here):
+        here = here._replace(since_s=odd.since_s)
+        if here.stamp_s - here.since_s >= SETTLES_S:
+            return here, None, reading
+    return seen, here, None
+
+
+def _is_near(limits: Limits, before: Sight, after: Sight) -> bool:
+    """Whether an arm gets from one to the other between two readings.
+
+    No target is further than a step from where the arm is, and at 50 Hz a step is 2.5 m/s, faster
+    than anybody guides an arm by hand. So it does not matter who moves it.
+    """
+    apart_s = 2.0 * limits.state_timeout_s  # with steps that are tiny, the speed counts
+    far_m = max(limits.max_step_m, limits.max_speed_m_s * apart_s)
+    if math.dist(before.place.position, after.place.position) > far_m:
+        return False
+    pairs = zip(before.place.quaternion, after.place.quaternion, strict=True)
+    turned_rad = 2.0 * math.acos(min(abs(sum(a * b for a, b in pairs)), 1.0))
+    if turned_rad > max(limits.max_step_rad, limits.max_rotation_speed_rad_s * apart_s):
+        return False
+    far_rad = max(limits.max_step_rad, limits.max_joint_speed_rad_s * apart_s)
+    pairs = zip(before.joints_rad, after.joints_rad, strict=True)
+    return all(abs(a - b) <= far_rad for a, b in pairs)
 
 
 def _margin_use(limits: Limits, joints: list[float], speeds: list[float]) -> tuple[float, float]:

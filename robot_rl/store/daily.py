@@ -1,8 +1,9 @@
 """A store file for each day, for robots that work for days: `2026-11-24.sqlite`, in UTC.
 
 Files are begun between two episodes, never in one, and nothing is deleted. `actor.sqlite` in the
-same folder is a link to the newest one, so that whoever reads a run's store (review, export, the
-operator's page) reads today's. Episodes are numbered through all files.
+same folder is a link to the newest one, so that whoever shows a run's store (review, the operator's
+page) shows today's; whoever learns from it or exports it reads all of them (`days.Days`). Episodes
+are numbered through all files.
 """
 
 from __future__ import annotations

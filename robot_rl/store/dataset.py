@@ -11,8 +11,22 @@ from typing import Protocol
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
 from robot_rl.errors import SpecError, StoreError
 from robot_rl.spec import BASE, BASE_ACTION, Spec, told_apart
+from robot_rl.store.daily import day_files
+from robot_rl.store.days import Days
+from robot_rl.store.labels import review
+from robot_rl.store.rows import flatten
 from robot_rl.store.store import Store
-from robot_rl.types import Driver, EpisodeId, EpisodeStart, Frame, Observation, Row, Step
+from robot_rl.types import (
+    Driver,
+    EpisodeId,
+    EpisodeStart,
+    Event,
+    Frame,
+    Label,
+    Observation,
+    Row,
+    Step,
+)
 
 log = logging.getLogger(__name__)
 
@@ -47,21 +61,23 @@ def import_dataset(
     """Copy every episode of `source` (run folder or store file) that fits `spec`.
 
     Evaluation episodes stay out; the others keep their identity and get the purpose "data". A row
-    that is here already is left alone, so an interrupted import can be repeated. Episodes recorded
-    without the run's base policy are passed through it once, frame by frame; where the run has
-    none, what another run's base said is left out. Returns the number of episodes.
+    that is here already is left alone, so an interrupted import can be repeated. So is an event or
+    a label by whose name and number something else was said here. Episodes recorded without the
+    run's base policy are passed through it once, frame by frame; where the run has none, what
+    another run's base said is left out. Returns the number of episodes.
 
     Args:
         spec: of the task; `store.spec` is that of the run, to which a base policy adds entries.
         policy: adds what the base policy says; None where the run has no base policy.
-        only_successes: leave episodes out that did not succeed, as recorded.
+        only_successes: leave episodes out that did not succeed, as recorded and reviewed; those
+            that are excluded or neutral as well. An episode that is here already stays, and hears
+            what is said of it now.
 
     Raises:
-        StoreError: there is no store.
+        StoreError: there is no store; no episode that fits succeeded, and others are not wanted.
         SpecError: none of its episodes fits the spec of this run.
     """
     with open_store(Path(source)) as other:
-        path = other.path
         starts = [s for s in other.episodes() if s.purpose != "eval"]
         own = store.spec or spec
         accepted = {own.hash} if policy is None else {own.hash, spec.hash}
@@ -70,31 +86,50 @@ def import_dataset(
             accepted.add(based.hash)
         fitting = {s.id for s in starts if s.spec_hash in accepted}
         fitting -= {r.id for r in other.episode_summaries() if r.removed}
-        if only_successes:
-            fitting -= {r.id for r in other.episode_summaries() if not r.success}
         if starts and not fitting:
             raise SpecError(
-                f"the episodes of {path} belong to another observation or action",
+                f"the episodes of {source} belong to another observation or action",
                 expected=f"spec {spec.hash}",
                 got=told_apart(spec, other.spec),
                 fix="record them with the same task settings as this run",
             )
+        if only_successes:
+            won = _successes(other) | {s.id for s in store.episodes()}
+            if fitting and not fitting & won:
+                raise StoreError(
+                    f"no episode of {source} succeeded",
+                    expected="episodes that succeed, as train.dataset_successes=true says",
+                    got=f"{len(fitting)} episodes that fit, none of them a success after review",
+                    fix="say in review which succeeded, or train.dataset_successes=false",
+                )
+            fitting &= won
         asked = policy if own.hash != spec.hash else None
         known = _frames_of(store, fitting) if asked else set()
         for rows in _read(other):
-            chosen = [as_data(r) for r in rows if r.id in fitting]
+            chosen = [as_data(r) for r in rows if r.id in fitting and not _is_said(store, r)]
             if asked is not None:
                 chosen = _annotated(chosen, own.hash, asked, known)
             elif own.hash == spec.hash:
                 chosen = [_plain(r, own.hash) for r in chosen]
             store.append(chosen)
-    log.info("%d episodes of offline data from %s", len(fitting), path)
+    log.info("%d episodes of offline data from %s", len(fitting), source)
     return len(fitting)
+
+
+def _successes(store: Store) -> set[EpisodeId]:
+    """Episodes that succeeded, with people's word on it; none that is excluded or neutral."""
+    verdicts = ((r, review(store.labels(r.id))) for r in store.episode_summaries())
+    return {r.id for r, said in verdicts if said.outcome(r.success) and not said.excluded}
 
 
 def as_data(row: Row) -> Row:
     """The row of an episode that counts as recorded data, whatever it was recorded for."""
     return replace(row, purpose="data") if isinstance(row, EpisodeStart) else row
+
+
+def _is_said(store: Store, row: Row) -> bool:
+    """Whether the store has an event or a label of this identity, whatever it says."""
+    return isinstance(row, Event | Label) and store.has(flatten(row).key)
 
 
 def _plain(row: Row, spec_hash: str) -> Row:
@@ -148,11 +183,14 @@ def find_store(path: Path, names: Sequence[str] = NAMES) -> Path | None:
 
 
 def open_store(source: Path) -> Store:
-    """The store of a run folder, or a store file.
+    """The store of a run folder, or a store file; of a deployment, all its days as one store.
 
     Raises:
         StoreError: there is none, or it cannot be read.
     """
+    days = day_files(source)  # none beside a file
+    if days:
+        return Days(days)
     found = find_store(source)
     if found is None:
         raise StoreError(

@@ -38,6 +38,7 @@ Key = tuple[int | str, ...]
 MAX_TEXT_BYTES = 4096  # names are short; a detail or reason is a line, not a document
 MAX_NUMBER = 1e9  # of a reward or a label: what learns from it counts in float32
 MAX_BLOB_BYTES = 65 << 20  # one encoded record of the largest body the codec accepts
+MAX_FRAME = 2**31  # of a step: replay keeps these numbers in columns of 64 bits, negated at first
 
 
 class RowKind(IntEnum):
@@ -159,6 +160,13 @@ def check_values(flat: FlatRow) -> None:
             )
 
 
+def is_key(kind: RowKind, values: tuple[Any, ...]) -> bool:
+    """Whether these values can be the identity of such a row."""
+    table = TABLES[kind]
+    types = [column.python for column in table.columns[: table.key_size]]
+    return [type(v) for v in values] == types and all(_in_range(v, True) for v in values)
+
+
 def check_against(row: Row, spec: Spec) -> None:
     """Check a row's tensors against the spec of the run, on both ends, before it is stored.
 
@@ -243,6 +251,8 @@ def _restore_step(id_: EpisodeId, *v: Any) -> Step:
     actions = decode_tensors(blob)
     if success not in (None, 0, 1) or len(actions) != 2:
         raise ValueError("success is 0 or 1; two actions")
+    if not (0 <= frame < MAX_FRAME and 0 <= next_frame < MAX_FRAME):
+        raise ValueError(f"frames are numbered from 0 to {MAX_FRAME - 1}")
     if any(a.dtype != np.float32 for a in actions.values()):
         raise ValueError("actions are float32")
     return Step(

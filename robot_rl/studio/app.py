@@ -27,7 +27,7 @@ from fastapi.responses import FileResponse, Response
 from robot_rl.console.access import Access, Seat
 from robot_rl.console.app import guarded
 from robot_rl.console.certificate import PageCertificate
-from robot_rl.console.doors import Doors, Operator, Watcher
+from robot_rl.console.doors import Doors, Operator, Watcher, cookie_name
 from robot_rl.console.intake import allow_files
 from robot_rl.console.remembered import Remembered, Role
 from robot_rl.console.serve import hosts_of, listen, server_for
@@ -219,7 +219,7 @@ def studio_server(
     doors = StudioDoors(
         access=access,
         hosts=hosts_of(host, port, certificate),
-        cookie=f"robot_rl_studio_{port}",
+        cookie=cookie_name("studio", port, certificate),
         certificate=certificate,
         studio=studio,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import threading
 import time
@@ -51,6 +52,7 @@ class Catalogue:
         self._runs: dict[str, Run] = {}
         self._rows: dict[str, tuple[int, str]] = {}  # name -> version at which it changed, JSON
         self._version = self._members = 1
+        self._id = secrets.token_hex(8)  # versions are of this object
         self._lock = threading.Lock()
         self._looked_s = self._scanned_s = -1e9
 
@@ -100,6 +102,7 @@ class Catalogue:
         with self._lock:
             rows = [json.loads(r) for version, r in self._rows.values() if version > since and r]
             answer = {
+                "server": self._id,
                 "version": self._version,
                 "rows": rows,
                 "unread": sum(run.unread for run in self._runs.values()),

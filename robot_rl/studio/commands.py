@@ -21,10 +21,15 @@ from robot_rl.tasks.gym import GymTask
 
 MAX_WORDS = 64
 MAX_WORD = 400  # characters
+MAX_NAME = 80
+NAMES = (
+    f"name=NAME of 1 to {MAX_NAME} characters: letters of any language, such as ü, digits and _; "
+    "from the second one on also . and -"
+)
 WORD = re.compile(r"[A-Za-z_][\w.@/-]*=[^\x00-\x1f\x7f]*")
 OURS = ("run_dir", "hydra", "arm")  # keys that a page may not say: the studio names the folder
 FORMATS = ("lerobot", "mcap", "rerun")
-PROGRAM = (sys.executable, "-m", "robot_rl.cli.main")
+PROGRAM = (sys.executable, "-P", "-m", "robot_rl.cli.main")
 Said = Mapping[str, Any]
 
 
@@ -72,9 +77,9 @@ def new_run_dir(folder: Path, experiment: Experiment, wanted: Any = None) -> Pat
     Raises:
         ConfigError: `wanted` is no such name, or there is one already.
     """
-    if not re.fullmatch(r"\w[\w.-]{0,79}", experiment.name):
+    if not re.fullmatch(rf"\w[\w.-]{{0,{MAX_NAME - 1}}}", experiment.name):
         got = experiment.name
-        raise _refused("the name is no name of a folder", "name=letters_and_digits", got)
+        raise _refused("the name is no name of a folder", NAMES, got)
     name = f"{experiment.name}/{time.strftime('%Y%m%d-%H%M%S')}-s{experiment.seed}"
     if wanted is not None:
         pattern = rf"{re.escape(experiment.name)}/\d{{8}}-\d{{6}}-s{experiment.seed}"

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from array import array
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from robot_rl.control.mastery import needed
 from robot_rl.control.session import EXAM_AUTONOMY, WINDOW
+from robot_rl.control.work import EXAM, Work, number
 
 MAX_POINTS = 160  # of a curve: more than a small picture shows
-EXAM, EXAM_RESULT = "exam", "exam/success"
-PRACTICE = ("practice", EXAM)  # states in which the budget is used up
-FEWEST = 5  # lines that tell a pace
-PAUSE_S = 600.0  # between two episodes: nobody worked
+EXAM_RESULT = "exam/success"
 KEY = "episode/"  # of practice; those of other purposes have it after one of `PURPOSES`
 PURPOSES = ("", "eval_", "demo_", "deploy_")
 
@@ -34,45 +30,33 @@ class Figures:
     human_steps: float = 0.0
     takeovers: float = 0.0
     demos: int = 0
-    state: str = ""
-    progress: float | None = None  # of the practice budget
-    time_left_s: float | None = None
-    newest_s: float = 0.0  # time of the newest line, in seconds since 1970
-    worked_s: float = 0.0  # between the lines; what is longer than `PAUSE_S` was a pause
+    work: Work = field(default_factory=Work)  # time, state and budget
     exam: list[int] = field(default_factory=lambda: [0, 0])  # successes, failures of the newest
     exams: list[tuple[int, float]] = field(default_factory=list)  # decided: env steps, success
-    _pace: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=2 * WINDOW))
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Take in a line of metrics.jsonl; a line of another program is left out."""
-        time_s, steps = _number(line.get("time_s")), _number(line.get("env_steps"))
+        time_s, steps = number(line.get("time_s")), number(line.get("env_steps"))
         if time_s is None or steps is None:
             return
-        if self.newest_s and 0.0 < time_s - self.newest_s < PAUSE_S:
-            self.worked_s += time_s - self.newest_s
-        self.newest_s = max(self.newest_s, time_s)
+        before = self.work.state
+        self.work.add(line)
         self.env_steps = max(self.env_steps, int(steps))
-        if (result := _number(line.get(EXAM_RESULT))) is not None:
+        if (result := number(line.get(EXAM_RESULT))) is not None:
             self.exams.append((int(steps), result))
-        if isinstance(state := line.get("state"), str):
-            if state == EXAM != self.state:
-                self.exam = [0, 0]
-            self.state = state
-        self.demos = int(_number(line.get("session/demos")) or self.demos)
-        self._budget(line)
+        if self.state == EXAM != before:
+            self.exam = [0, 0]
+        self.demos = int(number(line.get("session/demos")) or self.demos)
         self._episode(line)
 
-    def _budget(self, line: Mapping[str, Any]) -> None:
-        if (progress := _number(line.get("progress"))) is not None:
-            self.progress = progress
-            if self.state in PRACTICE:
-                self._pace.append((self.newest_s, progress))
-        if (left_s := _number(line.get("time_left_s"))) is not None:
-            self.time_left_s = left_s
+    @property
+    def state(self) -> str:
+        """What the run did in its newest line: demos, practice, exam, evaluation ..."""
+        return self.work.state
 
     def _episode(self, line: Mapping[str, Any]) -> None:
         prefix = next((p for p in PURPOSES if f"{p}{KEY}success" in line), "")
-        success = _number(line.get(f"{prefix}{KEY}success"))
+        success = number(line.get(f"{prefix}{KEY}success"))
         if success is None:
             return
         self.episodes += 1
@@ -80,11 +64,13 @@ class Figures:
             if self.state == EXAM and not line.get(f"{prefix}{KEY}aborted"):
                 self.exam[success < 1.0] += 1
             return
-        length = _number(line.get(f"{KEY}length")) or 0.0
-        share = _number(line.get(f"{KEY}intervention_rate")) or 0.0
+        length = number(line.get(f"{KEY}length")) or 0.0
+        share = number(line.get(f"{KEY}intervention_rate")) or 0.0
         self.practice_steps += length
         self.human_steps += share * length
-        self.takeovers += _number(line.get(f"{KEY}takeovers")) or 0.0
+        self.takeovers += number(line.get(f"{KEY}takeovers")) or 0.0
+        if line.get(f"{KEY}aborted"):
+            return  # it says nothing about the policy
         for column, value in ((self.steps, self.env_steps), (self.success, success)):
             column.append(value)
         self.human.append(share)
@@ -119,18 +105,6 @@ class Figures:
             found.append((int(self.steps[i]), round(sum(window) / len(window), 3)))
         return found
 
-    def practice_left_s(self) -> float | None:
-        """Seconds until practice ends, at the pace of the last episodes; None = not known yet.
-
-        It never says more than is left of the time that practice may take.
-        """
-        if len(self._pace) < FEWEST or self.progress is None or self.time_left_s is None:
-            return None
-        (since_s, before), (until_s, now) = self._pace[0], self._pace[-1]
-        if now <= before:
-            return self.time_left_s
-        return min(self.time_left_s, (1.0 - now) * (until_s - since_s) / (now - before))
-
     def mastery(self, target: float, allowed: int) -> dict[str, Any]:
         """How far the skill is from being mastered, by the rule of the exam."""
         won, failed = self.exam
@@ -145,13 +119,3 @@ class Figures:
             "allowed": allowed,
             "exams": self.exams[-5:],
         }
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, or None."""
-    if type(value) not in (int, float):
-        return None
-    try:
-        return value if math.isfinite(value) else None
-    except OverflowError:
-        return None

@@ -17,9 +17,10 @@ from robot_rl.config.registry import build
 from robot_rl.config.run_folder import ARMS, AT_WORK, EVALUATION, METRICS, PAUSED, RUN, read_facts
 from robot_rl.config.yaml_file import MAX_BYTES, parse_yaml
 from robot_rl.control.session import WINDOW, TrainConfig
+from robot_rl.control.work import BEGAN, RUNS, number
 from robot_rl.errors import RobotRLError
 from robot_rl.run.at_work import DONE, STOPPED, VERBS
-from robot_rl.studio.figures import PRACTICE, Figures
+from robot_rl.studio.figures import Figures
 from robot_rl.system.files import Tail
 from robot_rl.system.presence import runs_still
 
@@ -42,7 +43,8 @@ class Run:
         self.figures = Figures()
         self.config: Mapping[str, Any] = {}
         self.names: Mapping[str, str] = dict.fromkeys(NAMED, "")
-        self.train = TrainConfig()
+        self.train: TrainConfig | None = None  # None: config.yaml cannot be read
+        self.unfit = ""  # why it cannot
         self.record: Mapping[str, Any] = {}
         self.evaluation: Mapping[str, Any] = {}
         self.state, self.why = "unknown", ""
@@ -72,8 +74,8 @@ class Run:
         written = [ns for name, (ns, _) in stamps.items() if not name.endswith(AT_WORK)]
         self._newest_s = max(written, default=0) / 1e9
         fresh = {name for name, stamp in stamps.items() if self._stamps.get(name) != stamp}
-        if "config.yaml" in fresh:
-            self._read_config()
+        if "config.yaml" in fresh and not self._read_config():
+            del stamps["config.yaml"]  # once it may be read, it looks as it did before
         if RUN in fresh:
             self.record = _facts(self.folder / RUN)
         if EVALUATION in fresh:
@@ -81,6 +83,8 @@ class Run:
         for verb in VERBS:
             if (name := f"{verb}{AT_WORK}") in fresh:
                 self._told[verb] = _facts(self.folder / name)
+                if verb in RUNS and (began_s := number(self._told[verb].get(BEGAN))) is not None:
+                    self.figures.work.begun.add(began_s)
         if "deploy" in stamps and (path := self.folder / "deploy" / f"deploy{AT_WORK}").is_file():
             self._told["deploy"] = _facts(path)
         self._stamps = stamps
@@ -91,24 +95,38 @@ class Run:
         self.changed |= bool(fresh) or has_read or self._shown() != before
 
     def _shown(self) -> tuple[Any, ...]:
-        return self.state, self.why, self.at_work, self.paused, self.bytes, self.unread
+        work = self.state, self.why, self.at_work, self.paused
+        return *work, self.bytes, self.unread, self.unfit
 
-    def _read_config(self) -> None:
-        """Of config.yaml, which our own program wrote, the sections that are shown."""
-        with suppress(OSError, RobotRLError, yaml.YAMLError, ValueError):
-            with (self.folder / "config.yaml").open(encoding="utf-8", errors="replace") as file:
-                text = file.read(MAX_BYTES)
-            starts = [m.start() for m in SECTION.finditer(text)] + [len(text)]
-            parts = [text[a:b] for a, b in itertools.pairwise(starts)]
-            sections = {part.partition(":")[0]: part for part in parts}
-            kept = "".join(sections.get(name, "") for name in READ)
-            found = parse_yaml(kept, "config.yaml")  # the whole file would take 35 ms
-            self.config = found if isinstance(found, dict) else {}
-            names = {name: NAME.match(sections.get(name, "")) for name in NAMED}
-            self.names = {name: match[1] if match else "" for name, match in names.items()}
-        train = self.config.get("train")
-        with suppress(RobotRLError):
-            self.train = build(TrainConfig, train if isinstance(train, dict) else {})
+    def _read_config(self) -> bool:
+        """Of config.yaml, which our own program wrote, the sections that are shown.
+
+        Returns whether the file could be opened, whatever it says.
+        """
+        try:
+            self.train, self.unfit = self._read_sections(), ""
+        except OSError as error:
+            self.train, self.unfit = None, str(error)
+            return False
+        except (RobotRLError, yaml.YAMLError, ValueError) as error:
+            self.train, self.unfit = None, str(error) or type(error).__name__
+        return True
+
+    def _read_sections(self) -> TrainConfig:
+        """Set `config` and `names`; return the limits of the run."""
+        with (self.folder / "config.yaml").open(encoding="utf-8", errors="replace") as file:
+            text = file.read(MAX_BYTES)
+        starts = [m.start() for m in SECTION.finditer(text)] + [len(text)]
+        parts = [text[a:b] for a, b in itertools.pairwise(starts)]
+        sections = {part.partition(":")[0]: part for part in parts}
+        names = {name: NAME.match(sections.get(name, "")) for name in NAMED}
+        self.names = {name: match[1] if match else "" for name, match in names.items()}
+        kept = "".join(sections.get(name, "") for name in READ)
+        found = parse_yaml(kept, "config.yaml")  # the whole file would take 35 ms
+        self.config = found if isinstance(found, dict) else {}
+        if not isinstance(train := self.config.get("train"), dict):
+            raise ValueError("config.yaml has no section train")
+        return build(TrainConfig, train)
 
     def _read_metrics(self, until_s: float) -> bool:
         """Read new lines; returns whether there were any."""
@@ -137,7 +155,7 @@ class Run:
         runs = {verb: runs_still(process) for verb, process in processes.items()}
         self.at_work = {verb: process for verb, process in processes.items() if runs[verb]}
         main = max(
-            (v for v in ("train", "record") if v in self._told),
+            (v for v in RUNS if v in self._told),
             key=lambda v: float(self._told[v].get("began_s") or 0.0),
             default="",
         )
@@ -182,9 +200,7 @@ class Run:
     @property
     def left_s(self) -> float | None:
         """Seconds until practice ends, at its pace; None where the run does not say it."""
-        if not self.is_live or self.figures.state not in PRACTICE:
-            return None
-        return self.figures.practice_left_s()
+        return self.figures.work.left_s if self.is_live else None
 
     def row(self) -> dict[str, Any]:
         """What the list shows."""
@@ -199,6 +215,7 @@ class Run:
             "state": self.state,
             "phase": figures.state if self.is_live else "",
             "why": self.why,
+            "unfit": self.unfit,
             "paused": self.paused and self.is_live,
             "busy": sorted(set(self.at_work) - {"train", "record"}),
             "steps": figures.env_steps,
@@ -206,9 +223,9 @@ class Run:
             "success": self.success,
             "mastered": bool(self.evaluation.get("mastered")),
             "human": figures.human_share,
-            "worked_s": figures.worked_s,
+            "worked_s": figures.work.worked_s,
             "left_s": self.left_s,
-            "progress": figures.progress if self.is_live else None,
+            "progress": figures.work.progress if self.is_live else None,
             "bytes": self.bytes,
             "curve": figures.curve(figures.success, 60),
         }

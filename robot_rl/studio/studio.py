@@ -82,7 +82,7 @@ class Studio:
     def run(self, name: str, *, logs: bool = True) -> dict[str, Any]:
         """Everything about one run; logs: as in `runs`."""
         run = self.catalogue.run(name)
-        figures, evaluation = run.figures, run.evaluation
+        figures, evaluation, train = run.figures, run.evaluation, run.train
         evaluations = evaluation.get("evaluations")
         jobs = self.jobs.of(name)
         return {
@@ -92,10 +92,10 @@ class Studio:
             "page_command": commands.shown(self.consoles.command(run.folder)),
             "curve": figures.curve(figures.success),
             "human_curve": figures.curve(figures.human),
-            "mastery": figures.mastery(run.train.target_success, run.train.exam_failures),
-            "demos": [figures.demos, run.train.demos],
-            "max_steps": run.train.max_env_steps,
-            "max_minutes": run.train.max_minutes,
+            "mastery": train and figures.mastery(train.target_success, train.exam_failures),
+            "demos": [figures.demos, train and train.demos],
+            "max_steps": train and train.max_env_steps,
+            "max_minutes": train and train.max_minutes,
             "takeovers": figures.takeovers,
             "evaluations": evaluations[-8:] if isinstance(evaluations, list) else [],
             "jobs": [facts_of(job) for job in jobs[-6:]],

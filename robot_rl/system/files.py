@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,18 +33,37 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_text(path: Path, text: str, mode: int = 0o666) -> None:
-    """Write a file: the whole file, or the one before stays. mode: who may read it."""
+def replace_file(path: Path, data: str | bytes, mode: int | None = None) -> None:
+    """Write a file: the whole file, or the one before stays.
+
+    mode: who may do what with it; None = as this user's files usually are.
+    """
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-        file.write(text)
-    new.replace(path)
+    made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+    try:
+        with os.fdopen(made, "w" if isinstance(data, str) else "wb") as file:
+            if mode is not None:
+                os.fchmod(made, mode)  # whatever the umask says
+            file.write(data)
+            file.flush()
+            os.fsync(made)  # before its name: else a power cut may leave an empty file
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)  # a full disk has no room for half a file
+        raise
+    sync_folder(path.parent)
 
 
-def replace_json(path: Path, data: Mapping[str, Any], mode: int = 0o666) -> None:
-    """Write a file of JSON; see `replace_text`."""
-    replace_text(path, json.dumps(data, indent=1) + "\n", mode)
+def rewrite_text(path: Path, text: str) -> None:
+    """Change a file of a person, whole or not at all; its mode stays, and what leads to it."""
+    target = path.resolve()
+    replace_file(target, text, stat.S_IMODE(target.stat().st_mode))
+
+
+def replace_json(path: Path, data: Mapping[str, Any], mode: int | None = None) -> None:
+    """Write a file of JSON; see `replace_file`."""
+    replace_file(path, json.dumps(data, indent=1) + "\n", mode)
 
 
 def need_writable(folder: Path) -> None:

@@ -8,6 +8,7 @@ later; the kernel keeps 5 % of the time for everybody else, whatever happens.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -15,12 +16,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+log = logging.getLogger(__name__)
+
 LINUX = hasattr(os, "sched_setscheduler")
 PROC = Path("/proc")
 PRIORITIES = {"gate": 40, "watchdog": 40, "ik": 40, "operator": 30, "actor": 30, "console": 20}
 """Process -> real-time priority, below a kernel's own threads (50)."""
 LEARNER = "learner"
 APART = {"ROBOT_RL_APART": "1"}  # in the environment of processes that share the cores
+PATIENCE = 6  # times that a session's share is asked for
 LOOK_S = 1.0  # between two looks at what the learner does
 LEARNS = 0.25  # share of a core above which the learner counts as learning
 
@@ -142,6 +146,24 @@ def kept() -> Iterator[None]:
         for thread in {threading.get_native_id()} | (set(_threads(os.getpid())) - before):
             with suppress(ProcessLookupError):  # it has ended
                 os.sched_setscheduler(thread, policy, param)
+
+
+def give_way(pid: int, nice: int) -> None:
+    """Let a process that leads a session give way to those of others, too.
+
+    Linux shares the processors among sessions first (autogroup, sched(7)), and `nice` counts within
+    one only. Where the kernel does not do so, nothing happens.
+    """
+    for _ in range(PATIENCE):
+        try:
+            (PROC / str(pid) / "autogroup").write_text(str(nice))
+        except BlockingIOError:  # an ordinary user may set ten a second
+            time.sleep(0.05)
+        except OSError:  # no such kernel, or the process has ended
+            return
+        else:
+            return
+    log.debug("the session of process %d did not give way: others were changed", pid)
 
 
 def _threads(pid: int) -> Iterator[int]:

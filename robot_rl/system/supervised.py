@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 from collections.abc import Callable
+from typing import Any
 
-from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError, StoreError
+from robot_rl.errors import ConfigError, RobotRLError, SetupError, SpecError, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -25,16 +27,26 @@ def orphaned(supervisor: int | None) -> bool:
     return supervisor is not None and os.getppid() != supervisor
 
 
+def end(process: subprocess.Popen[Any], patience_s: float) -> None:
+    """Ask a process to end, and reap it; one that takes longer is killed."""
+    process.terminate()
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def exit_code(work: Callable[[], int | None]) -> int:
     """`main` of a process that is no ROS node: a `RobotRLError` becomes one clear message.
 
     Returns what `work` returns (None = 0), 1 (failed while running: worth a restart) or
-    `EXIT_SETUP` (a restart is no help).
+    `EXIT_SETUP` (a restart is no help). A link that fails is worth one, as when a learner is late.
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
         return work() or 0
-    except (ConfigError, SpecError, StoreError, LinkError) as error:
+    except (ConfigError, SetupError, SpecError, StoreError) as error:
         log.error("%s", error)
         return EXIT_SETUP
     except RobotRLError as error:

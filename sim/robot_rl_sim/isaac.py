@@ -38,7 +38,7 @@ from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.types import RobotState
 from robot_rl_sim.builder import TARGET_BODY
 from robot_rl_sim.physx import F64, PhysxRobot
-from robot_rl_sim.usd import ROBOT, body_path, build_stage, need_usd, usd_name
+from robot_rl_sim.usd import ROBOT, build_stage, camera_path, need_usd, usd_name
 from robot_rl_sim.usd_scene import COUPLING, coupled, feelers, free_bodies, joints_of
 
 log = logging.getLogger(__name__)
@@ -329,7 +329,7 @@ class IsaacCamera:
         its = robot.model.camera(name)
         self.name, self.fovy_rad = name, math.radians(float(its.fovy[0]))
         self._robot, self._size = robot, size
-        self._path = f"{body_path(robot.model, robot.robot, int(its.bodyid[0]))}/camera_{name}"
+        self._path = camera_path(robot.model, robot.robot, name)
 
     def read(self) -> tuple[float, NDArray[np.uint8]]:
         """(stamp_s, RGB uint8 [H, W, 3]) of the scene as it is now."""

@@ -6,21 +6,25 @@ The console's pictures come from here: drawing happens beside the physics, not i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.observe.cameras import CameraConfig
 from robot_rl.observe.places import Place, place
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import ALONG_TOOL, AT_WRIST, OVERVIEW, WRIST, SimTask
 from robot_rl.types import RobotState
 from robot_rl_sim.arm import HAND
-from robot_rl_sim.camera import make_renderer, opened
+from robot_rl_sim.camera import make_renderer, opened, place_cameras
 from robot_rl_sim.robot import MujocoRobot
 
 SCENE_CAMERAS = {OVERVIEW: "video", AT_WRIST: WRIST}
+NO_CAMERAS: Mapping[str, CameraConfig] = MappingProxyType({})
 ALONG_M = 0.25  # from the TCP up to the eye of the view along the tool
 
 
@@ -29,7 +33,8 @@ class Mirror:
 
     Args:
         view: what `picture` shows unless it is asked for another: one of `tasks.common.VIEWS`, or a
-            camera of the scene. height, width: pixels.
+            camera of the scene. height, width: pixels. cameras: calibrations, by which the scene's
+            cameras stand.
 
     Raises:
         SetupError: no OpenGL on this machine.
@@ -42,10 +47,13 @@ class Mirror:
         view: str = OVERVIEW,
         height: int = 480,
         width: int = 640,
+        *,
+        cameras: Mapping[str, CameraConfig] = NO_CAMERAS,
     ) -> None:
         self._robot = MujocoRobot(replace(task, randomize="none", ranges={}), robot)
         self._view = view
         model = self._robot.model
+        place_cameras(model, cameras, self._robot.robot)
         self._renderer: mujoco.Renderer | None = make_renderer(model, height, width)
         self._above = mujoco.MjvCamera()
         self._above.type = mujoco.mjtCamera.mjCAMERA_FREE

@@ -1,8 +1,8 @@
 """Is the USD stage the MuJoCo model? Read back with plain `usd-core`, and compared in numbers.
 
-The reader knows the stage only: it walks links and joints as a physics engine would, turns degrees
-into radians, and computes forward kinematics, the joint-space mass matrix and the torques of
-gravity by itself. `parity_physx` asks the engine for the same, and for motion and contact.
+The reader knows the stage only: it walks links, joints and shapes as a physics engine would, turns
+degrees into radians, and computes forward kinematics, the joint-space mass matrix and the torques
+of gravity by itself. `parity_physx` asks the engine for the same, and for motion and contact.
 """
 
 from __future__ import annotations
@@ -18,10 +18,20 @@ from numpy.typing import NDArray
 
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
-from robot_rl_sim.builder import drive_gains
+from robot_rl_sim.builder import FINGER_GAINS, drive_gains
 from robot_rl_sim.kinematics import matrix
 from robot_rl_sim.robot import MujocoRobot
-from robot_rl_sim.usd import JOINTS, ROBOT, body_path, build_stage, usd_name
+from robot_rl_sim.usd import (
+    JOINTS,
+    LEAST_KG_M2,
+    ROBOT,
+    SHAPES,
+    WORLD,
+    body_path,
+    build_stage,
+    shape_path,
+)
+from robot_rl_sim.usd_scene import joints_of
 
 if TYPE_CHECKING:
     from pxr import Usd
@@ -29,7 +39,12 @@ if TYPE_CHECKING:
 F64 = NDArray[np.float64]
 POSES = 50
 SEED = 0
-SPELLINGS = ("physxJointAxis:{}:armature", "physxJoint:armature", "newton:armature")
+ARMATURES = ("physxJointAxis:{}:armature", "physxJoint:armature", "newton:armature")
+SPEEDS = (
+    "physxJointAxis:{}:maxJointVelocity",
+    "physxJoint:maxJointVelocity",
+    "newton:velocityLimit",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +84,24 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape of a body. size_m: as `geom_size` of MuJoCo; pose [4, 4]: in the body.
+
+    friction: static and dynamic; () = it touches nothing.
+    """
+
+    kind: str
+    size_m: F64
+    pose: F64
+    friction: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StageJoint:
-    """A joint about or along the z axis of its frame; before, after: that frame in both bodies."""
+    """A joint about or along the z axis of its frame; before, after: that frame in both bodies.
+
+    name: as USD spells it. Numbers that the stage does not have are NaN.
+    """
 
     name: str
     parent: str
@@ -79,10 +110,11 @@ class StageJoint:
     after: F64
     kind: str
     range: tuple[float, float]
-    armature: tuple[float, ...]
-    stiffness: float
-    damping: float
-    torque: float
+    armature: tuple[float, ...] = ()
+    speed: tuple[float, ...] = ()
+    stiffness: float = 0.0
+    damping: float = 0.0
+    torque: float = 0.0
 
     @property
     def moves(self) -> bool:
@@ -94,11 +126,18 @@ class Mechanism:
     """The articulation of a stage, as numpy.
 
     Attributes:
-        links: path -> link. joints: in the order of the tree, from the world outwards.
+        links: path -> link. joints: in the order of the tree, from the world outwards. gravity:
+            [3], m/s2.
     """
 
     def __init__(self, stage: Usd.Stage) -> None:
-        self.links = {str(p.GetPath()): _link(p) for p in _bodies(stage)}
+        self.gravity = _gravity(stage)
+        robot = stage.GetPrimAtPath(ROBOT)
+        self.links = {
+            str(prim.GetPath()): _link(prim)
+            for prim in robot.GetChildren()
+            if prim.HasAPI("PhysicsRigidBodyAPI")
+        }
         left = [_joint(prim) for prim in stage.GetPrimAtPath(JOINTS).GetChildren()]
         self.joints: list[StageJoint] = []
         known = {""}
@@ -123,7 +162,7 @@ class Mechanism:
             links[joint.child] = frame @ np.linalg.inv(joint.after)
         return links, joints
 
-    def dynamics(self, q: Mapping[str, float], gravity: F64) -> tuple[F64, F64]:
+    def dynamics(self, q: Mapping[str, float]) -> tuple[F64, F64]:
         """Mass matrix [J, J] with armature, and torques [J] that hold against gravity."""
         links, joints = self.frames(q)
         order = [joint.name for joint in self.moving]
@@ -142,7 +181,7 @@ class Mechanism:
                     angular[:, i] = 0.0 if slides else axis
             inertia = pose[:3, :3] @ link.inertia_kg_m2 @ pose[:3, :3].T
             mass = mass + link.mass_kg * linear.T @ linear + angular.T @ inertia @ angular
-            torque -= link.mass_kg * linear.T @ gravity
+            torque -= link.mass_kg * linear.T @ self.gravity
         return mass, torque
 
     def _above(self) -> dict[str, set[str]]:
@@ -154,10 +193,11 @@ class Mechanism:
 
 
 def static_checks(task: SimTask, robot: Robot) -> list[Check]:
-    """Masses, joints, drives, kinematics and dynamics of the stage against the model.
+    """Masses, joints, drives, shapes, kinematics and dynamics of the stage against the model.
 
     Raises:
         SetupError: OpenUSD is not installed.
+        ConfigError: two names of the scene are one in USD.
     """
     simulated = MujocoRobot(task, robot)
     stage = build_stage(task, robot, simulated.model, simulated.data)
@@ -167,7 +207,13 @@ def static_checks(task: SimTask, robot: Robot) -> list[Check]:
 def stage_checks(stage: Usd.Stage, model: mujoco.MjModel, robot: Robot) -> list[Check]:
     """The same for a stage that is there."""
     found = Mechanism(stage)
-    return [*_masses(model, robot, found), *_joints(model, robot, found), *_poses(model, found)]
+    names, _, _ = joints_of(model, [joint.name for joint in found.moving])
+    return [
+        *_bodies(model, robot, stage),
+        *_joints(model, robot, found, names),
+        *_shapes(model, robot, stage),
+        *_poses(model, robot, found, names),
+    ]
 
 
 def arm_bodies(model: mujoco.MjModel, robot: Robot) -> dict[str, int]:
@@ -204,57 +250,103 @@ def worst(differences: list[float]) -> float:
 # --- the parts of the static comparison -----------------------------------------------------------
 
 
-def _masses(model: mujoco.MjModel, robot: Robot, found: Mechanism) -> list[Check]:
+def _bodies(model: mujoco.MjModel, robot: Robot, stage: Usd.Stage) -> list[Check]:
+    """What can move, of the arm and of the task: inertia, and whether gravity pulls at it."""
+    bodies = {
+        body_path(model, robot, n): n for n in range(1, model.nbody) if model.body_mocapid[n] < 0
+    }
+    found = {str(prim.GetPath()): prim for prim in stage.Traverse() if _is_movable(prim)}
+    there = _same_things("bodies", bodies, found)
+    if not there.passed:
+        return [there]
     mass: list[float] = []
     centre: list[float] = []
     inertia: list[float] = []
-    bodies = arm_bodies(model, robot)
+    pulled = 0
     for path, n in bodies.items():
-        link = found.links.get(path)
-        if link is None:
-            return [Check("links", math.nan, 0.0, "", f"{path} is missing")]
-        rotation = matrix(model.body_iquat[n])
-        whole = rotation @ np.diag(model.body_inertia[n]) @ rotation.T
+        link, rotation = _link(found[path]), matrix(model.body_iquat[n])
+        whole = rotation @ np.diag(np.maximum(model.body_inertia[n], LEAST_KG_M2)) @ rotation.T
         mass.append(abs(link.mass_kg - float(model.body_mass[n])))
         centre.append(float(np.abs(link.centre_m - model.body_ipos[n]).max()))
-        inertia.append(float(np.abs(link.inertia_kg_m2 - whole).max()))
+        inertia.append(float(np.abs(link.inertia_kg_m2 - whole).max() / np.abs(whole).max()))
+        weightless = found[path].GetAttribute("physxRigidBody:disableGravity").Get()
+        pulled += weightless != bool(model.body_gravcomp[n] == 1)
     return [
-        Check("links", abs(len(found.links) - len(bodies)), 0, "", f"{len(bodies)} bodies"),
+        there,
         Check("mass", worst(mass), 1e-5, "kg"),
         Check("centre of mass", worst(centre), 1e-5, "m"),
-        Check("inertia", worst(inertia), 1e-5, "kg m2"),
+        Check("inertia", worst(inertia), 1e-5, "of the inertia"),
+        Check("weightless where compensated", pulled, 0, "bodies"),
     ]
 
 
-def _joints(model: mujoco.MjModel, robot: Robot, found: Mechanism) -> list[Check]:
+def _same_things(name: str, model: Mapping[str, Any], stage: Mapping[str, Any]) -> Check:
+    """Whether both have something at the same paths."""
+    odd = sorted(model.keys() ^ stage.keys())
+    note = f"in one of the two only: {', '.join(odd)}" if odd else f"{len(model)} {name}"
+    return Check(name, len(odd), 0, "", note)
+
+
+def _joints(model: mujoco.MjModel, robot: Robot, found: Mechanism, names: list[str]) -> list[Check]:
+    """Ranges, armature and drives of arm and fingers. names: of `found.moving`, in the model."""
     gains = dict(zip(robot.joint_names, drive_gains(model, robot), strict=True))
+    gains |= dict.fromkeys(robot.gripper.fingers, FINGER_GAINS)
+    most = dict.fromkeys(robot.gripper.fingers, robot.gripper.force_n)
+    speeds = {joint.name: joint.velocity_rad_s for joint in robot.joints}
     ranges: list[float] = []
     armature: list[float] = []
     drives: list[float] = []
     torque: list[float] = []
-    for joint in found.moving:
-        its = model.joint(joint.name)
+    speed: list[float] = []
+    for name, joint in zip(names, found.moving, strict=True):
+        its = model.joint(name)
         dof = int(its.dofadr[0])
         ranges.append(float(np.abs(np.array(joint.range) - its.range).max()))
         armature += [abs(a - float(model.dof_armature[dof])) for a in joint.armature]
-        if its.name not in gains:
-            continue
-        stiffness, damping = gains[its.name]
+        stiffness, damping = gains[name]
         damping += float(model.dof_damping[dof])
         drives += [abs(joint.stiffness / stiffness - 1), abs(joint.damping / damping - 1)]
-        torque.append(abs(joint.torque - float(model.jnt_actfrcrange[its.id, 1])))
+        torque.append(abs(joint.torque - most.get(name, float(model.jnt_actfrcrange[its.id, 1]))))
+        if name in speeds:
+            speed += [abs(v - speeds[name]) for v in joint.speed]
     return [
         Check("joint ranges", worst(ranges), 1e-5, "rad or m"),
         Check("armature, three spellings", worst(armature), 1e-6, "kg m2 or kg"),
         Check("gains of the drives", worst(drives), 1e-5, "of the gain"),
-        Check("torque limits", worst(torque), 1e-4, "Nm"),
+        Check("limits of the drives", worst(torque), 1e-4, "Nm or N"),
+        Check("greatest velocities, three spellings", worst(speed), 1e-5, "rad/s"),
     ]
 
 
-def _poses(model: mujoco.MjModel, found: Mechanism) -> list[Check]:
-    """Kinematics, mass matrix and gravity at random poses."""
-    names = [joint.name for joint in found.moving]
-    gravity = model.opt.gravity.copy()
+def _shapes(model: mujoco.MjModel, robot: Robot, stage: Usd.Stage) -> list[Check]:
+    """Type, size, place and turn of every shape, whether it touches anything, and its friction."""
+    kinds = [SHAPES.get(mujoco.mjtGeom(kind)) for kind in model.geom_type.tolist()]
+    geoms = {shape_path(model, robot, n): n for n, kind in enumerate(kinds) if kind}
+    prims = {str(prim.GetPath()): prim for prim in stage.Traverse() if prim.IsA("Gprim")}
+    there = _same_things("shapes", geoms, prims)
+    if not there.passed:
+        return [there]
+    shapes: list[float] = []
+    friction: list[float] = []
+    for path, n in geoms.items():
+        shape, touches = _shape(prims[path]), bool(model.geom_contype[n])
+        pose = np.eye(4)
+        pose[:3, :3], pose[:3, 3] = matrix(model.geom_quat[n]), model.geom_pos[n]
+        size = model.geom_size[n][: len(shape.size_m)]
+        same = shape.kind == kinds[n] and bool(shape.friction) == touches
+        off = np.concatenate((shape.size_m - size, (shape.pose - pose).ravel()))
+        shapes.append(float(np.abs(off).max()) if same else math.inf)
+        friction += [abs(mu - float(model.geom_friction[n, 0])) for mu in shape.friction]
+    return [
+        there,
+        Check("size and place of shapes", worst(shapes), 1e-6, "m or rad"),
+        Check("friction", worst(friction), 1e-6, ""),
+    ]
+
+
+def _poses(model: mujoco.MjModel, robot: Robot, found: Mechanism, names: list[str]) -> list[Check]:
+    """Kinematics, mass matrix and gravity at random poses. names: see `_joints`."""
+    bodies = arm_bodies(model, robot)
     compensated = model.body_gravcomp.copy()
     model.body_gravcomp[:] = 0.0
     place: list[float] = []
@@ -262,14 +354,14 @@ def _poses(model: mujoco.MjModel, found: Mechanism) -> list[Check]:
     mass: list[float] = []
     torque: list[float] = []
     for q in random_poses(model, names):
-        state = dict(zip(names, q.tolist(), strict=True))
+        state = {joint.name: float(at) for joint, at in zip(found.moving, q, strict=True)}
         frames, _ = found.frames(state)
         full, bias, data = model_dynamics(model, names, q)
         for path in found.links:
-            body = _body_at(model, path)
+            body = bodies[path]
             place.append(float(np.abs(frames[path][:3, 3] - data.xpos[body]).max()))
-            turn.append(_angle(frames[path][:3, :3], data.xmat[body].reshape(3, 3)))
-        own_mass, own_torque = found.dynamics(state, gravity)
+            turn.append(angle(frames[path][:3, :3], data.xmat[body].reshape(3, 3)))
+        own_mass, own_torque = found.dynamics(state)
         mass.append(float(np.abs(own_mass - full).max()))
         torque.append(float(np.abs(own_torque - bias).max()))
     model.body_gravcomp[:] = compensated
@@ -282,12 +374,7 @@ def _poses(model: mujoco.MjModel, found: Mechanism) -> list[Check]:
     ]
 
 
-def _body_at(model: mujoco.MjModel, path: str) -> int:
-    leaf = path.rpartition("/")[2]
-    return next(n for n in range(1, model.nbody) if usd_name(model.body(n).name) == leaf)
-
-
-def _angle(one: F64, other: F64) -> float:
+def angle(one: F64, other: F64) -> float:
     """Of the rotation between two matrices, exact for small ones: |R - R'| = sqrt(8) sin(a / 2)."""
     return 2.0 * math.asin(min(float(np.linalg.norm(one - other)) / math.sqrt(8.0), 1.0))
 
@@ -295,10 +382,17 @@ def _angle(one: F64, other: F64) -> float:
 # --- reading a stage ------------------------------------------------------------------------------
 
 
-def _bodies(stage: Usd.Stage) -> Iterator[Any]:
-    for prim in stage.GetPrimAtPath(ROBOT).GetChildren():
-        if prim.HasAPI("PhysicsRigidBodyAPI"):
-            yield prim
+def _gravity(stage: Usd.Stage) -> F64:
+    from pxr import UsdPhysics
+
+    scene = UsdPhysics.Scene(stage.GetPrimAtPath(f"{WORLD}/physics"))
+    direction = np.array(scene.GetGravityDirectionAttr().Get(), float)
+    return scene.GetGravityMagnitudeAttr().Get() * direction
+
+
+def _is_movable(prim: Any) -> bool:
+    stands = prim.GetAttribute("physics:kinematicEnabled").Get()
+    return prim.HasAPI("PhysicsRigidBodyAPI") and not stands
 
 
 def _link(prim: Any) -> Link:
@@ -329,13 +423,15 @@ def _joint(prim: Any) -> StageJoint:
     ends = [rel.GetTargets() for rel in (joint.GetBody0Rel(), joint.GetBody1Rel())]
     parent, child = (str(targets[0]) if targets else "" for targets in ends)
     if kind == "fixed":
-        return StageJoint(
-            prim.GetName(), parent, child, *frames, kind, (0.0, 0.0), (), 0.0, 0.0, 0.0
-        )
+        return StageJoint(prim.GetName(), parent, child, *frames, kind, (0.0, 0.0))
     axis = "linear" if kind == "prismatic" else "angular"
     unit = 1.0 if kind == "prismatic" else math.radians(1.0)
     drive = UsdPhysics.DriveAPI(prim, axis)
-    get = lambda name: prim.GetAttribute(name).Get()  # noqa: E731
+
+    def get(name: str) -> float:
+        found = prim.GetAttribute(name.format(axis)).Get()
+        return math.nan if found is None else found
+
     return StageJoint(
         prim.GetName(),
         parent,
@@ -343,11 +439,34 @@ def _joint(prim: Any) -> StageJoint:
         *frames,
         kind,
         (unit * get("physics:lowerLimit"), unit * get("physics:upperLimit")),
-        tuple(get(name.format(axis)) for name in SPELLINGS),
+        tuple(get(name) for name in ARMATURES),
+        tuple(unit * get(name) for name in SPEEDS),
         drive.GetStiffnessAttr().Get() / unit,
         drive.GetDampingAttr().Get() / unit,
         drive.GetMaxForceAttr().Get(),
     )
+
+
+def _shape(prim: Any) -> Shape:
+    from pxr import UsdGeom, UsdPhysics, UsdShade
+
+    kind = str(prim.GetTypeName())
+    frame = np.array(UsdGeom.Xformable(prim).GetLocalTransformation()).T  # Gf has row vectors
+    scale = np.linalg.norm(frame[:3, :3], axis=0)
+    frame[:3, :3] /= scale
+    if kind == "Cube":
+        size = prim.GetAttribute("size").Get() / 2 * scale
+    else:
+        tall = prim.GetAttribute("height").Get() or 0.0  # a sphere has none
+        size = np.array((prim.GetAttribute("radius").Get(), tall / 2)) * scale[[0, 2]]
+    if not prim.HasAPI("PhysicsCollisionAPI"):
+        return Shape(kind, size, frame, ())
+    bound, _ = UsdShade.MaterialBindingAPI(prim).ComputeBoundMaterial("physics")
+    if not bound:
+        return Shape(kind, size, frame, (math.nan,))
+    surface = UsdPhysics.MaterialAPI(bound.GetPrim())
+    friction = surface.GetStaticFrictionAttr().Get(), surface.GetDynamicFrictionAttr().Get()
+    return Shape(kind, size, frame, friction)
 
 
 def _motion(kind: str, q: float) -> F64:

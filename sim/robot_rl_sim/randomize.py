@@ -26,10 +26,9 @@ from robot_rl_sim.scene import PATTERNED
 F64 = NDArray[np.float64]
 WRENCH = np.repeat((1.0, 0.02), 3)  # noise and bias of torques: 20 mm times those of forces
 FRAME_S = 1.0 / 30.0  # of a camera: how much older a picture is when one was lost
-HISTORY_S = 0.3  # how far back pictures can be drawn
 CHANGED = (
-    *("geom_size", "geom_pos", "geom_rbound", "geom_aabb", "geom_friction"),
-    *("body_mass", "body_inertia", "dof_damping", "dof_frictionloss", "dof_armature"),
+    *("geom_size", "geom_pos", "geom_rbound", "geom_aabb", "geom_friction", "bvh_aabb"),
+    *("body_mass", "body_inertia", "body_ipos", "dof_damping", "dof_frictionloss", "dof_armature"),
     *("actuator_gainprm", "actuator_biasprm", "actuator_forcerange"),
     *("cam_pos", "cam_quat", "cam_fovy", "light_dir", "light_diffuse", "mat_rgba"),
 )
@@ -111,9 +110,14 @@ class Randomizer:
                 model.body_mass[body] *= self._factor("object_mass")
                 model.body_inertia[body] *= self._factor("object_mass")
             if part.role == "free":
+                size = self._factor("object_size")
                 geoms = np.flatnonzero(model.geom_bodyid == body)
                 for name in ("geom_size", "geom_pos", "geom_rbound", "geom_aabb"):
-                    getattr(model, name)[geoms] *= self._factor("object_size")
+                    getattr(model, name)[geoms] *= size
+                first, count = model.body_bvhadr[body], model.body_bvhnum[body]
+                model.bvh_aabb[first : first + count] *= size
+                model.body_ipos[body] *= size
+                model.body_inertia[body] *= size**2  # the mass has a draw of its own
         model.geom_friction[:, 0] *= self._factor("friction")
         joints = [int(model.joint(name).dofadr[0]) for name in self._robot.joint_names]
         model.dof_damping[joints] *= self._factor("joint_damping")
@@ -222,7 +226,8 @@ class Randomizer:
         if not self._is_late:
             return
         self._past.append((now_s, data.qpos.copy(), data.mocap_pos.copy(), data.mocap_quat.copy()))
-        while self._past[0][0] < now_s - HISTORY_S:
+        oldest_s = self._amount("image_delay_s") + FRAME_S + TICK_S
+        while self._past[0][0] < now_s - oldest_s:
             self._past.popleft()
 
     @property
@@ -236,6 +241,8 @@ class Randomizer:
             return data
         lost = self._pictures.uniform() < self._amount("dropped_frames")
         shown_s = now_s - self._amount("image_delay_s") - FRAME_S * lost
+        if now_s - shown_s < 0.5 * TICK_S:
+            return data
         _, qpos, position, quaternion = min(self._past, key=lambda entry: abs(entry[0] - shown_s))
         scratch = self._scratch = self._scratch or mujoco.MjData(self._model)
         scratch.qpos[:], scratch.mocap_pos[:], scratch.mocap_quat[:] = qpos, position, quaternion

@@ -25,7 +25,9 @@ Conventions that USD and the engines do not share with MuJoCo, each held by a te
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,9 +36,10 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.errors import SetupError
+from robot_rl.errors import ConfigError, SetupError
 from robot_rl.observe.cameras import CameraConfig
 from robot_rl.robots import Robot
+from robot_rl.system.files import replace_file
 from robot_rl.tasks.common import SimTask
 from robot_rl_sim.arm import link
 from robot_rl_sim.builder import FINGER_GAINS, TARGET_BODY, drive_gains
@@ -55,6 +58,7 @@ ITERATIONS = 32  # of PhysX's solver, for positions: a peg in a tight hole touch
 APERTURE = 0.20955  # width of a camera's sensor, tenths of a metre; only ratios to it count
 DRAWN = (480, 640)  # size of the picture of a camera that no policy sees: height, width
 LENS = "omni:lensdistortion"
+PINHOLE, DISTORTION = ("fx", "fy", "cx", "cy"), ("k1", "k2", "p1", "p2", "k3")
 LAMP, SKY = 1500.0, 400.0  # intensities of the lamp and of the light from everywhere
 SHAPES = {
     mujoco.mjtGeom.mjGEOM_BOX: "Cube",
@@ -90,14 +94,22 @@ def write_stage(
 
     Raises:
         SetupError: OpenUSD is not installed.
+        ConfigError: see `build_stage`.
+        OSError: the file cannot be written.
     """
     need_usd()
     simulated = MujocoRobot(task, robot)
     place_cameras(simulated.model, cameras, robot)
+    gains = np.array(drive_gains(simulated.model, robot))  # they do not follow drawn inertias
     simulated.reset(task.sample_reset(np.random.default_rng(seed)))
-    stage = build_stage(task, robot, simulated.model, simulated.data, cameras)
+    if simulated.randomizer is not None:
+        gains *= simulated.randomizer.drawn.get("gains", 1.0)
+    stage = build_stage(task, robot, simulated.model, simulated.data, cameras, gains=gains.tolist())
     path.parent.mkdir(parents=True, exist_ok=True)
-    stage.GetRootLayer().Export(str(path))
+    with tempfile.TemporaryDirectory() as folder:  # USD's own error would leave its half here
+        whole = Path(folder) / f"stage{path.suffix}"
+        stage.GetRootLayer().Export(str(whole))
+        replace_file(path, whole.read_bytes())
 
 
 def build_stage(
@@ -106,6 +118,8 @@ def build_stage(
     model: mujoco.MjModel,
     data: mujoco.MjData,
     cameras: Mapping[str, CameraConfig] = NO_CAMERAS,
+    *,
+    gains: Sequence[tuple[float, float]] = (),
 ) -> Usd.Stage:
     """The scene as it is in `data` (positions must be up to date), in memory.
 
@@ -113,12 +127,14 @@ def build_stage(
 
     Args:
         cameras: calibrations, whose poses are in the model already (`camera.place_cameras`).
+        gains: of the arm's drives, as `builder.drive_gains` has them; () = those of this model.
 
     Raises:
         SetupError: OpenUSD is not installed.
+        ConfigError: two names of the scene are one in USD.
     """
     need_usd()
-    return _Writer(task, robot, model, data, cameras).stage
+    return _Writer(task, robot, model, data, cameras, gains=gains).stage
 
 
 def body_path(model: mujoco.MjModel, robot: Robot, number: int) -> str:
@@ -129,6 +145,19 @@ def body_path(model: mujoco.MjModel, robot: Robot, number: int) -> str:
     return f"{folder}/{usd_name(model.body(number).name)}"
 
 
+def shape_path(model: mujoco.MjModel, robot: Robot, number: int) -> str:
+    """Where a geom of the model is in the stage; most have no name."""
+    body = int(model.geom_bodyid[number])
+    name = model.geom(number).name or f"shape{number - int(model.body_geomadr[body])}"
+    return f"{body_path(model, robot, body)}/{usd_name(name)}"
+
+
+def camera_path(model: mujoco.MjModel, robot: Robot, name: str) -> str:
+    """Where a camera of the model is in the stage."""
+    body = int(model.cam(name).bodyid[0])
+    return f"{body_path(model, robot, body)}/{usd_name(f'camera_{name}')}"
+
+
 def collides(model: mujoco.MjModel, number: int) -> bool:
     """Whether a body can be touched."""
     begin, count = int(model.body_geomadr[number]), int(model.body_geomnum[number])
@@ -136,10 +165,12 @@ def collides(model: mujoco.MjModel, number: int) -> bool:
 
 
 def usd_name(name: str) -> str:
-    """A name as USD allows it: a URDF may have other characters than letters, digits and _."""
-    from pxr import Tf
+    """A name as USD allows it: a URDF may have other characters than letters, digits and _.
 
-    return Tf.MakeValidIdentifier(name)
+    Two names may become one; `build_stage` refuses both in one place.
+    """
+    word = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{word}" if word[:1].isdigit() else word
 
 
 def _is_arm(model: mujoco.MjModel, robot: Robot, number: int) -> bool:
@@ -158,10 +189,13 @@ class Optics(NamedTuple):
     focal: float
     k: tuple[float, float, float, float]
     size: tuple[int, int]
+    distortion: tuple[float, ...]
 
 
-def optics(size: tuple[int, int], k: tuple[float, ...]) -> Optics:
-    """From the picture's (height, width) and OpenCV's fx, fy, cx, cy (pixels).
+def optics(
+    size: tuple[int, int], k: tuple[float, ...], distortion: tuple[float, ...] = ()
+) -> Optics:
+    """From the picture's (height, width), and OpenCV's fx, fy, cx, cy (pixels), k1, k2, p1, p2, k3.
 
     USD's sensor is moved the other way than the principal point; y is up there, down in OpenCV.
     """
@@ -173,6 +207,7 @@ def optics(size: tuple[int, int], k: tuple[float, ...]) -> Optics:
         fx * pixel,
         (fx, fy, cx, cy),
         (width, height),
+        distortion or (0.0,) * len(DISTORTION),
     )
 
 
@@ -186,24 +221,28 @@ class _Writer:
         model: mujoco.MjModel,
         data: mujoco.MjData,
         cameras: Mapping[str, CameraConfig],
+        *,
+        gains: Sequence[tuple[float, float]],
     ) -> None:
         from pxr import Usd, UsdGeom, UsdPhysics
 
         self.task, self.robot, self.model, self.data = task, robot, model, data
         self.cameras = cameras
+        self._names: dict[str, str] = {}
         self.stage = stage = Usd.Stage.CreateInMemory()
         UsdGeom.SetStageUpAxis(stage, UsdGeom.Tokens.z)
         UsdGeom.SetStageMetersPerUnit(stage, 1.0)
         UsdPhysics.SetStageKilogramsPerUnit(stage, 1.0)
         stage.SetDefaultPrim(UsdGeom.Xform.Define(stage, WORLD).GetPrim())
         for path in (ROBOT, JOINTS, PARTS, ROOM):
-            UsdGeom.Xform.Define(stage, path)
+            self._define(UsdGeom.Xform, path, Path(path).name)
         for path in (LOOKS, SURFACES):
             UsdGeom.Scope.Define(stage, path)
         self._add_physics()
         self._looks = [self._look(i) for i in range(model.nmat)]
         self._surfaces: dict[float, Any] = {}
-        self._gains = dict(zip(robot.joint_names, drive_gains(model, robot), strict=True))
+        gains = gains or drive_gains(model, robot)
+        self._gains = dict(zip(robot.joint_names, gains, strict=True))
         for finger in robot.gripper.fingers:
             self._gains[finger] = FINGER_GAINS
         self._speeds = {joint.name: joint.velocity_rad_s for joint in robot.joints}
@@ -211,13 +250,25 @@ class _Writer:
             self._add_body(number)
         for number in self._bodies():
             self._add_joints(number)
-        self._add_shapes(0, ROOM)
+        self._add_shapes(0)
         self._add_articulation()
         for number in range(model.ncam):
             self._add_camera(number)
         self._add_lights()
 
     # --- the whole -------------------------------------------------------------------------------
+
+    def _define(self, kind: Any, path: str, name: str) -> Any:
+        """A new prim. name: what the model calls it. Raises `ConfigError`: the path is taken."""
+        if path in self._names:
+            raise ConfigError(
+                f"'{self._names[path]}' and '{name}' are one name in USD",
+                expected="names that differ in letters or digits; all else becomes _",
+                got=f"{path}, twice",
+                fix="rename one of them, in the robot's URDF or in the task",
+            )
+        self._names[path] = name
+        return kind.Define(self.stage, path)
 
     def _bodies(self) -> Iterator[int]:
         for number in range(1, self.model.nbody):
@@ -258,10 +309,10 @@ class _Writer:
 
         model = self.model
         path = body_path(model, self.robot, number)
-        prim = UsdGeom.Xform.Define(self.stage, path).GetPrim()
+        prim = self._define(UsdGeom.Xform, path, model.body(number).name).GetPrim()
         _place(prim, self.data.xpos[number], self.data.xquat[number])
         solid = collides(model, number)
-        self._add_shapes(number, path)
+        self._add_shapes(number)
         stands = model.body_mocapid[number] >= 0
         if stands and not solid:
             return  # a marker: only seen
@@ -315,10 +366,9 @@ class _Writer:
     def _add_fixed(self, number: int) -> None:
         from pxr import UsdPhysics
 
-        path = f"{JOINTS}/{usd_name(self.model.body(number).name)}_fixed"
-        self._connect(
-            UsdPhysics.FixedJoint.Define(self.stage, path), number, np.array((1.0, 0, 0, 0))
-        )
+        name = f"{self.model.body(number).name}_fixed"
+        joint = self._define(UsdPhysics.FixedJoint, f"{JOINTS}/{usd_name(name)}", name)
+        self._connect(joint, number, np.array((1.0, 0, 0, 0)))
 
     def _add_joint(self, number: int, index: int) -> None:
         """A joint about or along the z axis of its own frame, with limits and drive."""
@@ -326,11 +376,11 @@ class _Writer:
 
         model, its = self.model, self.model.joint(index)
         slides = model.jnt_type[index] == mujoco.mjtJoint.mjJNT_SLIDE
-        define = UsdPhysics.PrismaticJoint if slides else UsdPhysics.RevoluteJoint
+        kind = UsdPhysics.PrismaticJoint if slides else UsdPhysics.RevoluteJoint
         folder = JOINTS
         if not _is_arm(model, self.robot, number):
             folder = body_path(model, self.robot, number)
-        joint = define.Define(self.stage, f"{folder}/{usd_name(its.name)}")
+        joint = self._define(kind, f"{folder}/{usd_name(its.name)}", its.name)
         turn = np.empty(4)
         mujoco.mju_quatZ2Vec(turn, model.jnt_axis[index])
         self._connect(joint, number, turn)
@@ -363,13 +413,17 @@ class _Writer:
             _set(prim, "newton:velocityLimit", "Float", speed)
 
     def _add_drive(self, prim: Any, index: int, position: float) -> None:
-        """A position servo, as the arm has below its joint controllers; else only damping."""
+        """A position servo, as the arm has below its joint controllers; else spring and damping."""
         from pxr import UsdPhysics
 
         its = self.model.joint(index)
         per = 1.0 if self.model.jnt_type[index] == mujoco.mjtJoint.mjJNT_SLIDE else math.radians(1)
         stiffness, damping = self._gains.get(its.name, (0.0, 0.0))
         damping += float(self.model.dof_damping[its.dofadr[0]])
+        spring = float(self.model.jnt_stiffness[index])
+        if spring > 0.0:  # of a part: the arm's joints have none
+            stiffness = spring
+            position = float(self.model.qpos_spring[its.qposadr[0]]) / per
         drive = UsdPhysics.DriveAPI.Apply(prim, "linear" if per == 1.0 else "angular")
         drive.CreateTypeAttr("force")
         drive.CreateStiffnessAttr(stiffness * per)
@@ -383,25 +437,22 @@ class _Writer:
 
     # --- shapes and looks ------------------------------------------------------------------------
 
-    def _add_shapes(self, number: int, path: str) -> None:
+    def _add_shapes(self, number: int) -> None:
         model = self.model
         begin = int(model.body_geomadr[number])
         for geom in range(begin, begin + int(model.body_geomnum[number])):
-            self._add_shape(geom, path)
+            self._add_shape(geom)
 
-    def _add_shape(self, geom: int, path: str) -> None:
+    def _add_shape(self, geom: int) -> None:
         from pxr import Gf, UsdGeom, UsdPhysics, UsdShade
 
         model = self.model
         kind = SHAPES.get(mujoco.mjtGeom(int(model.geom_type[geom])))
         if kind is None:
             return  # the endless floor of films
-        name = (
-            model.geom(geom).name
-            or f"shape{geom - int(model.body_geomadr[model.geom_bodyid[geom]])}"
-        )
         size = model.geom_size[geom].tolist()
-        shape = getattr(UsdGeom, kind).Define(self.stage, f"{path}/{name}")
+        path = shape_path(model, self.robot, geom)
+        shape = self._define(getattr(UsdGeom, kind), path, model.geom(geom).name)
         prim = shape.GetPrim()
         _place(prim, model.geom_pos[geom], model.geom_quat[geom])
         if kind == "Cube":
@@ -439,8 +490,8 @@ class _Writer:
 
         found = self._surfaces.get(friction)
         if found is None:
-            name = f"friction_{friction:.4g}".replace(".", "_")
-            found = UsdShade.Material.Define(self.stage, f"{SURFACES}/{name}")
+            path = f"{SURFACES}/friction{len(self._surfaces)}"
+            found = UsdShade.Material.Define(self.stage, path)
             prim = found.GetPrim()
             surface = UsdPhysics.MaterialAPI.Apply(prim)
             surface.CreateStaticFrictionAttr(friction)
@@ -457,8 +508,9 @@ class _Writer:
         from pxr import Gf, Sdf, UsdShade
 
         its = self.model.mat(number)
-        look = UsdShade.Material.Define(self.stage, f"{LOOKS}/{its.name}")
-        shader = UsdShade.Shader.Define(self.stage, f"{LOOKS}/{its.name}/surface")
+        path = f"{LOOKS}/{usd_name(its.name)}"
+        look = self._define(UsdShade.Material, path, its.name)
+        shader = UsdShade.Shader.Define(self.stage, f"{path}/surface")
         shader.CreateIdAttr("UsdPreviewSurface")
         red, green, blue, alpha = its.rgba.tolist()
         colour = Gf.Vec3f(red, green, blue)
@@ -476,8 +528,7 @@ class _Writer:
         from pxr import Gf, UsdGeom
 
         model, its = self.model, self.model.cam(number)
-        path = f"{body_path(model, self.robot, int(model.cam_bodyid[number]))}/camera_{its.name}"
-        camera = UsdGeom.Camera.Define(self.stage, path)
+        camera = self._define(UsdGeom.Camera, camera_path(model, self.robot, its.name), its.name)
         prim = camera.GetPrim()
         _place(prim, its.pos, its.quat)
         found = self._optics(number)
@@ -491,7 +542,8 @@ class _Writer:
         prim.AddAppliedSchema("OmniLensDistortionOpenCvPinholeAPI")
         _set(prim, f"{LENS}:model", "Token", "opencvPinhole")
         _set(prim, f"{LENS}:opencvPinhole:imageSize", "Int2", Gf.Vec2i(*found.size))
-        for name, value in zip(("fx", "fy", "cx", "cy"), found.k, strict=True):
+        numbers = (*found.k, *found.distortion)
+        for name, value in zip((*PINHOLE, *DISTORTION), numbers, strict=True):
             _set(prim, f"{LENS}:opencvPinhole:{name}", "Float", value)
 
     def _optics(self, number: int) -> Optics:
@@ -499,7 +551,7 @@ class _Writer:
         its = self.model.cam(number)
         config = self.cameras.get(its.name)
         if config is not None and config.k:
-            return optics((config.height, config.width), config.k)
+            return optics(config.lens_size, config.k, config.distortion)
         height, width = DRAWN
         if its.name in self.task.images:
             height, width = self.task.spec.picture_size(its.name)
@@ -511,7 +563,8 @@ class _Writer:
 
         for number in range(self.model.nlight):
             its = self.model.light(number)
-            lamp = UsdLux.DistantLight.Define(self.stage, f"{WORLD}/lights/{its.name}")
+            path = f"{WORLD}/lights/{usd_name(its.name)}"
+            lamp = self._define(UsdLux.DistantLight, path, its.name)
             lamp.CreateIntensityAttr(LAMP)
             turn = np.empty(4)
             mujoco.mju_quatZ2Vec(turn, -np.asarray(its.dir))  # it shines along its -z

@@ -22,7 +22,9 @@ def joints_of(
     model: mujoco.MjModel, usd_names: Sequence[str]
 ) -> tuple[list[str], NDArray[np.intp], NDArray[np.intp]]:
     """An articulation's joints in the model: names, places in `qpos`, and in `qvel`."""
-    known = {usd_name(model.joint(i).name): model.joint(i) for i in range(model.njnt)}
+    arm = model.body_rootid[model.body(HAND).id]
+    its = [model.joint(i) for i in np.flatnonzero(model.body_rootid[model.jnt_bodyid] == arm)]
+    known = {usd_name(joint.name): joint for joint in its}
     joints = [known[name] for name in usd_names]
     qpos = np.array([int(joint.qposadr[0]) for joint in joints], np.intp)
     dofs = np.array([int(joint.dofadr[0]) for joint in joints], np.intp)

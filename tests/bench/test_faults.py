@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from robot_rl.bench.faults import docs, page, running, table
+from robot_rl.bench.faults import docs, gate, page, rewards, running, table
 from robot_rl.bench.faults.case import (
+    AGAIN,
     FULL_S,
     MET,
     NOT_MET,
@@ -21,13 +24,16 @@ from robot_rl.bench.faults.case import (
     Limit,
     Measured,
     NotHereError,
+    Result,
     judge,
     spread,
 )
+from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import WORLDS, Worlds
 from robot_rl.cli.faults import EXAMPLES
 from robot_rl.cli.main import main
-from robot_rl.errors import RobotRLError
+from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.link.auth import LinkSetupError
 
 LIMITS = (Limit("time to hold, p99", "ms", at_most=120.0), Limit("seen", "", at_least=1.0))
 
@@ -58,13 +64,14 @@ def good(ms: float = 100.0, n: int = 10) -> Measured:
         (good(121.0), NOT_MET, "time to hold, p99: at most 120 ms, got 121"),
         (good(math.nan), NOT_MET, "got not a number"),
         (Measured.of(Figure("seen", 3, ""), n=3), NOT_MET, "time to hold, p99: at most 120 ms, "),
-        (good(n=4), NOT_RUN, "4 samples, of which 5 are needed"),
+        (good(n=4), NOT_MET, "too few samples: 4, of which 5 are needed"),
+        (Measured.of(Figure("seen", 0, ""), n=0), NOT_MET, "seen: at least 1, got 0; too few"),
     ],
 )
 def test_a_case_is_judged_by_its_figures_and_never_by_itself(
     measured: Measured, verdict: str, reason: str
 ) -> None:
-    found, why = judge(case(least=5 if measured.n != 3 else 1), measured)
+    found, why = judge(case(least=1 if measured.n == 3 else 5), measured)
     assert found == verdict
     assert reason in why
 
@@ -92,11 +99,29 @@ def test_what_a_case_raises_is_told_and_ends_nothing() -> None:
     def slips(_: Context) -> Measured:
         raise KeyError("a defect of the case")
 
+    def lacks_a_package(_: Context) -> Measured:
+        raise SetupError("ROS 2 (rclpy) is not installed", fix="run make setup")
+
+    def refuses(_: Context) -> Measured:
+        raise LinkSetupError("the link is refused", got="another key")
+
     lacking, broken, slipped = (run_one(case(m)) for m in (lacks, breaks, slips))
     assert (lacking.verdict, lacking.reason) == (NOT_RUN, "no browser; install one")
     assert (broken.verdict, broken.reason) == (NOT_MET, "the arm moves; 5 mm")
     assert slipped.verdict == NOT_MET and "KeyError" in slipped.reason
     assert table.failed([broken]) and not table.failed([lacking])
+    assert run_one(case(lacks_a_package)).verdict == NOT_RUN
+    assert run_one(case(refuses)).verdict == NOT_MET
+
+
+@pytest.mark.parametrize("name", ["console_killed", "page_silent", "two_browsers"])
+def test_a_case_that_needs_the_console_is_not_run_without_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    (chosen,) = table.chosen([name])
+    result = run_one(chosen)
+    assert (result.verdict, "fastapi is not installed" in result.reason) == (NOT_RUN, True)
 
 
 def test_samples_fit_the_time_and_are_all_taken_without_a_limit(tmp_path: Path) -> None:
@@ -107,6 +132,25 @@ def test_samples_fit_the_time_and_are_all_taken_without_a_limit(tmp_path: Path) 
         assert none_left.seconds(600.0, 2.0) == 2.0
         full = Context(case(), tmp_path, FULL_S, worlds)
         assert len(list(full.trials())) == 1000 and full.seconds(600.0, 2.0) == 600.0
+
+
+def test_a_disturbed_trial_is_made_again_but_not_for_ever() -> None:
+    def disturbs(often: int) -> Case:
+        def measure(context: Context) -> Measured:
+            seen, took_ms = [], []
+            for trial in context.trials():
+                seen.append(trial)
+                took_ms.append(context.timed(math.nan if len(seen) <= often else 100.0))
+            n = sum(not math.isnan(ms) for ms in took_ms)
+            return good(n=n) if n else Measured.of(Figure("seen", len(seen), ""), n=0)
+
+        return case(measure, full=2)
+
+    twice, always = run_one(disturbs(2)), run_one(disturbs(1000))
+    assert (twice.verdict, twice.measured.n) == (MET, 2)
+    assert "2 disturbed trials were made again" in twice.measured.note
+    assert always.verdict == NOT_MET
+    assert always.measured.figures == (Figure("seen", 2 + AGAIN, ""),)
 
 
 def test_a_case_injects_the_same_alone_and_in_the_table(tmp_path: Path) -> None:
@@ -123,6 +167,14 @@ def test_every_case_of_the_table_says_what_it_promises_and_what_would_fail_it() 
         assert c.name.isidentifier() and c.limits and c.full >= c.least >= 1
         assert c.world in ("", *WORLDS)
         assert all((c.title, c.injection, c.promise, c.fails_if))
+
+
+def test_a_case_that_injects_in_turn_takes_each_at_least_once() -> None:
+    least = {c.name: c.least for c in table.cases()}
+    assert least["clock_jumps"] == len(gate.STEPS_S) == 4
+    assert least["service_fails"] == len(rewards.FAILURES) == 5
+    assert least["mismatch"] == least["wrong_key"] == 4
+    assert least["frozen"] == least["force"] == least["nan_loss"] == 2
 
 
 def test_a_result_comes_back_from_the_process_beside_as_it_was() -> None:
@@ -148,6 +200,21 @@ def test_cases_without_a_graph_run_beside_and_one_that_is_lost_is_not_met() -> N
     assert lost.verdict == NOT_MET and "ended with code" in lost.reason
 
 
+def test_a_table_that_is_interrupted_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    long = next(c for c in table.cases() if c.name == "hostile")  # ten million samples
+    with (
+        pytest.raises(KeyboardInterrupt),
+        running.Lane((long,), 1e9, lambda result: None) as lane,
+    ):
+        wait_for(lambda: list(tmp_path.glob("robot-rl-faults-*/case-15")), 60.0, "it has begun")
+        raise KeyboardInterrupt
+    assert lane._process.returncode == 128 + signal.SIGTERM
+    assert not list(tmp_path.glob("robot-rl-faults-*"))
+
+
 def test_table_page_and_document_show_the_same(tmp_path: Path) -> None:
     results = [run_one(case()), run_one(case(lambda context: good(200.0), number=98))]
     facts = table.facts(results, 60.0)
@@ -160,6 +227,9 @@ def test_table_page_and_document_show_the_same(tmp_path: Path) -> None:
     assert "1 of 2 promises kept" in html and "http" not in html.split("<body>")[1]
     facts = docs.joined([facts, table.facts([run_one(case(number=97))], 60.0)])
     assert [c["number"] for c in facts["cases"]] == [97, 98, 99] and facts["faults"][MET] == 2
+    again = docs.joined([facts, table.facts([run_one(case(number=96))], 60.0)])
+    assert [c["number"] for c in again["cases"]] == [96, 97, 98, 99]
+    assert again["commands"] == [*facts["commands"], facts["command"]]
     text = docs.page(f"head\n{docs.BEGIN}\nold\n{docs.END}\ntail\n", facts)
     assert text.startswith("head\n") and text.endswith("tail\n") and "\nold\n" not in text
     assert "**not met**" in text and "10 of 1,000" in text
@@ -171,6 +241,16 @@ def test_the_published_page_says_what_the_published_figures_say() -> None:
     text = docs.PAGE.read_text()
     figures = json.loads(docs.FIGURES.read_text())
     assert docs.page(text, figures) == text, "run: python -m robot_rl.bench.faults.docs"
+
+
+def test_the_published_figures_are_those_of_the_cases_as_they_are() -> None:
+    published = json.loads(docs.FIGURES.read_text())["cases"]
+    words = ("number", "name", "title", "injection", "promise", "fails_if", "limits", "full")
+    nothing = (table.facts_of(Result(case=c, verdict=MET, measured=good())) for c in table.cases())
+    assert [[c[w] for w in words] for c in published] == [[c[w] for w in words] for c in nothing]
+    for c in published:
+        known = {figure["name"] for figure in c["figures"]}
+        assert {limit.partition(":")[0] for limit in c["limits"]} <= known, c["number"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ pytest.importorskip("robot_rl_sim")
 
 from robot_rl.bench import inverse
 from robot_rl.config.run_folder import STORE
+from robot_rl.errors import ConfigError
 from robot_rl.store.labels import ACTION_SPREAD
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
@@ -45,6 +46,28 @@ def test_the_sets_differ_in_their_actions_only(
     assert labels == {"all": 0, "few": 0, "guided": 0, "inverse": sum(map(len, actions["inverse"]))}
     again = inverse.bench(folder=tmp_path, seeds=1, progress=lambda *_: None, only="clone")
     assert again == found, "what is finished is kept"
+
+
+def test_figures_of_another_commit_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "figures.jsonl"
+    monkeypatch.setattr(inverse, "git_state", lambda: {"commit": "a", "dirty": False})
+    inverse._Kept(path).get(["clone"], lambda: 90)
+    monkeypatch.setattr(inverse, "git_state", lambda: {"commit": "a", "dirty": True})  # this file
+    assert inverse._Kept(path).get(["clone"], lambda: 10) == 90, "what is finished is kept"
+    monkeypatch.setattr(inverse, "git_state", lambda: {"commit": "b", "dirty": False})
+    with pytest.raises(ConfigError, match="of another commit") as error:
+        inverse._Kept(path)
+    assert error.value.got.endswith("of a") and error.value.expected.endswith("of b")
+    path.write_text('[["clone"], 90]\n')  # as it was kept once
+    with pytest.raises(ConfigError, match="not kept"):
+        inverse._Kept(path)
+
+
+def test_a_part_that_is_not_there_gets_the_nearest_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'clone'"):
+        inverse.bench(folder=tmp_path, seeds=1, progress=lambda *_: None, only="clones")
 
 
 def _states(store: Store, id_: EpisodeId) -> np.ndarray:

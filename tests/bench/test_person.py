@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
+import subprocess
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from robot_rl.bench.person import TASKS, bench, figures_of
+from robot_rl.bench.person import TASKS, bench, figures_of, sitting
 from robot_rl.bench.person.eyes import ALONG, Sight, Thing, see
 from robot_rl.bench.person.hands import Hands
 from robot_rl.bench.person.mind import ABOVE, ASIDE, DRIVE, SLOW, SLOWER, Act, Mind, Words
 from robot_rl.bench.person.sitting import Sitting, age_of, picture_in, tip_of, words_of
 from robot_rl.cli.main import main
-from robot_rl.errors import ConfigError
+from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.geometry import quat_to_matrix
+from robot_rl.run.experiment import Experiment
 from robot_rl.tasks.common import ALONG_TOOL
 
 AXES = {"KeyW": (0, 1), "KeyS": (0, -1), "KeyD": (1, 1), "KeyA": (1, -1),
@@ -39,8 +44,7 @@ class Table:
         from robot_rl_sim.envs import make_env
         from robot_rl_sim.mirror import Mirror
 
-        task, fields = ("lift", {}) if name == "lift" else ("peg_insert", {"variant": "easy"})
-        self.env = make_env(task, **fields)
+        self.env = make_env("lift") if name == "lift" else make_env("peg_insert", variant="easy")
         self.env.reset(seed=seed)
         self.task: Any = self.env.task
         self._name, self._mirror = name, Mirror(self.task)
@@ -244,11 +248,75 @@ def test_the_figures_stand_beside_their_targets(
     assert json.loads(path.read_text())["targets"]["lift/demo_1_s_p50"]["met"] is True
 
 
-def test_nothing_to_measure_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--seeds leaves nothing"):
-        bench(seeds=0)
+def test_a_task_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match="no task 'lifft'"):
         bench(tasks="lifft")
+
+
+Started = tuple[list[str], dict[str, Any]]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Started]:
+    """What is started instead of the run, which leaves its link at once."""
+    found: list[Started] = []
+
+    def popen(command: list[str], **how: Any) -> Any:
+        found.append((command, how))
+        run_dir = next(Path(w.partition("=")[2]) for w in command if w.startswith("run_dir="))
+        run_dir.mkdir()
+        (run_dir / "link").touch()
+        return SimpleNamespace(poll=lambda: None, terminate=lambda: None, wait=lambda _: None)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr(sitting, "link_file", lambda run_dir: run_dir / "link")
+    return found
+
+
+def test_its_run_is_apart_from_other_runs(tmp_path: Path, started: list[Started]) -> None:
+    """The script at a page lets go on whatever waits: it must not hear of a real arm."""
+    with sitting._recording("lift", 0, 1, tmp_path, None):
+        ((command, _),) = started
+    words = [w for w in command if "=" in w and not w.startswith("--")]
+    own, usual = Experiment.compose(words), Experiment.compose(words[:2])
+    assert own.ros.domain_id != usual.ros.domain_id and own.link.port != usual.link.port
+
+
+def test_another_commit_is_used_whole(
+    tmp_path: Path, started: list[Started], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is started in the other checkout: its folders must be found from there, too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "/opt/ros/somewhere")
+    with sitting._recording("lift", 0, 1, tmp_path, Path("old")):
+        ((_, how),) = started
+    old = tmp_path / "old"
+    folders = [str(old), str(old / "sim"), str(old / "hardware"), "/opt/ros/somewhere"]
+    assert how["env"]["PYTHONPATH"].split(os.pathsep) == folders
+    assert how["cwd"] == old
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_run_that_dies_is_no_sitting(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = iter([None, None])
+    run = SimpleNamespace(poll=lambda: next(codes, code), returncode=code)
+    page = SimpleNamespace(goto=lambda _: None, keyboard=None)
+    running = SimpleNamespace(new_context=lambda **_: SimpleNamespace(new_page=lambda: page))
+    monkeypatch.setattr(sitting, "_recording", lambda *_: nullcontext(run))
+    monkeypatch.setattr(sitting, "browser", lambda: nullcontext(running))
+    monkeypatch.setattr(sitting, "_prefer_browser", lambda: True)
+    monkeypatch.setattr(sitting._Person, "turn", lambda _: None)
+    monkeypatch.setattr(sitting, "link_file", lambda _: tmp_path / "link")
+    (tmp_path / "link").touch()
+    (tmp_path / "run").mkdir()
+    if code:
+        with pytest.raises(RobotRLError, match="exit code 1"):
+            sitting.sit("lift", 0, tmp_path, demos=1, limit_s=60.0)
+        return
+    sitting.sit("lift", 0, tmp_path, demos=1, limit_s=60.0)
+    assert json.loads((tmp_path / "sitting.json").read_text())["browser_first"] is True
 
 
 def test_from_aside_it_learns_by_pressing_where_keys_lead() -> None:

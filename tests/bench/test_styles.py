@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 pytest.importorskip("robot_rl_sim")
 
+from robot_rl.bench import styles
 from robot_rl.bench.styles import STYLES, WORDS, StyledExpert, record
 from robot_rl.config.run_folder import STORE
 from robot_rl.reward.compatible_train import driven
@@ -63,3 +65,22 @@ def test_demonstrations_say_whose_they_are(tmp_path: Path) -> None:
         assert store.spec is not None
         (summary,), (found,) = store.episode_summaries(), driven(store, store.spec)
     assert summary.success and found.who == "left"
+
+
+def test_a_repeated_call_trains_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finished run that is trained again is done at once, and tells what it told before."""
+    used: list[Path] = []
+
+    def compared(folder: Path, _seed: int) -> dict[str, Any]:
+        assert not folder.exists()
+        folder.mkdir(parents=True)
+        used.append(folder)
+        return {"all": 1.0}
+
+    times = iter(("20260101-000000", "20260101-000001"))
+    monkeypatch.setattr(styles, "time", SimpleNamespace(strftime=lambda _: next(times)))
+    monkeypatch.setattr(styles, "_compared", compared)
+    for _ in range(2):
+        found = styles.bench(folder=tmp_path, seeds=2, progress=lambda *_: None)
+        assert found == {"all": [1.0, 1.0]}
+    assert len(set(used)) == 4 and all(tmp_path in place.parents for place in used)

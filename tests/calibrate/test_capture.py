@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from robot_rl.calibrate.board import Board
 from robot_rl.calibrate.capture import Capture, moves, wiggle
 from robot_rl.calibrate.hand_eye import GOOD_TURN_RAD, turns
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply
-from robot_rl.run.calibrate_camera import transform_words
+from robot_rl.observe.cameras import Calibration, TopicCameraConfig
+from robot_rl.run.calibrate_camera import CameraFound, known_lens, transform_words
 from robot_rl.run.experiment import Experiment
 from robot_rl.tasks.common import tool_down
 from robot_rl.types import Pose
@@ -110,14 +112,46 @@ def test_a_wiggle_begins_at_rest_and_stays_small() -> None:
     ("profile", "mount", "frame"),
     [
         ("fr3_crisp", "hand", "fr3_hand_tcp"),
-        ("ur5e_forward", "hand", "YOUR_TCP_FRAME"),  # `ik` computes the TCP; nobody publishes it
+        ("ur5e_fzi", "hand", "gripper_tcp"),
+        ("ur5e_forward", "hand", "gripper_tcp"),
+        ("ur5e_forward driver.tcp_frame=tcp", "hand", "YOUR_TCP_FRAME"),  # as `robot new` writes it
         ("ur5e_forward", "beside", "base_link"),
     ],
 )
 def test_the_transform_for_other_programs_names_the_frame_it_is_in(
     profile: str, mount: str, frame: str
 ) -> None:
-    experiment = Experiment.compose(["task=reach", f"robot={profile}", "task.images=[wrist]"])
+    words = ["task=reach", "task.images=[wrist]", *f"robot={profile}".split()]
+    experiment = Experiment.compose(words)
     result = SimpleNamespace(mount=mount, camera_in_mount=pose((0.1, 0.0, 0.0)))
-    words = transform_words(experiment, "wrist", SimpleNamespace(result=result))  # type: ignore[arg-type]
-    assert f"--frame-id {frame} " in words
+    said = transform_words(experiment, "wrist", SimpleNamespace(result=result))  # type: ignore[arg-type]
+    assert f"--frame-id {frame} " in said
+
+
+@pytest.mark.parametrize(
+    ("k_size", "size", "known"),
+    [
+        ((640, 480), (480, 640), "the file's"),
+        ((640, 480), (960, 1280), ""),  # found anew, whatever the driver says
+        ((), (960, 1280), "the driver's"),  # an older file, whose k is of width x height
+    ],
+)
+def test_intrinsics_of_another_size_are_found_anew_and_kept_with_theirs(
+    k_size: tuple[int, ...], size: tuple[int, int], known: str
+) -> None:
+    config = TopicCameraConfig(k=(600.0, 601.0, 319.5, 239.5), k_size=k_size)
+
+    def calibration(rows: int, columns: int) -> Any:
+        return "the driver's" if config.calibration_at(rows, columns) is None else "the file's"
+
+    camera: Any = SimpleNamespace(config=config, calibration=calibration)
+    lens = known_lens(camera, size)
+    assert lens == (known or None)
+    found: Any = Calibration(np.array(((900.0, 0, 640.0), (0, 901.0, 480.0), (0, 0, 1.0))))
+    result: Any = SimpleNamespace(mount="hand", camera_in_mount=pose((0.1, 0.0, 0.0)), lens=found)
+    picture = np.zeros((*size, 3), np.uint8)
+    values = CameraFound(result=result, lens_found=lens is None, size=size, picture=picture).values
+    assert values.get("k_size") == (None if known else [1280, 960])
+    if not known:
+        again = TopicCameraConfig(**{**values, "pose": tuple(values["pose"])})
+        assert again.calibration is not None and again.calibration.k[0, 0] == 900.0

@@ -8,18 +8,20 @@ import json
 import keyword
 import logging
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 import types
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from robot_rl.cli import common
+from robot_rl.cli import common, up
 from robot_rl.cli.doctor import CHECKS, CheckResult, examine
 from robot_rl.cli.main import VERBS, main
 from robot_rl.cli.node import TEXTS
@@ -349,7 +351,23 @@ def test_up_shows_the_graph_without_ros(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["up", "experiment=reach", "--print"]) == 0
     out = capsys.readouterr().out
     for node in ("sim", "gate", "watchdog", "operator", "actor"):
-        assert f"python -m robot_rl.run.nodes {node}\n" in out
+        assert f"python -P -m robot_rl.run.nodes {node}\n" in out
+
+
+@pytest.mark.parametrize(("operator", "told"), [("console", 1), ("none", 0)])
+def test_up_tells_how_to_get_the_page(
+    operator: str,
+    told: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(up, "engine", lambda _name: lambda *_: nullcontext())
+    monkeypatch.setattr(up, "_supervise", lambda *_: 0)
+    assert main(["up", "experiment=reach", f"operator={operator}", f"run_dir={tmp_path}"]) == 0
+    out = capsys.readouterr().out
+    assert f"learner: robot-rl learner {tmp_path}" in out
+    assert out.count(f"robot-rl console {tmp_path}") == told
 
 
 def test_node_verbs_list_their_parameters_without_ros(capsys: pytest.CaptureFixture[str]) -> None:
@@ -421,6 +439,7 @@ def test_doctor_finds_a_damaged_record_of_a_run(
     run = tmp_path / "run"
     words = ["experiment=reach", "runtime=lockstep", "--demos", "1", f"run_dir={run}"]
     assert main(["record", *words]) == 0
+    assert capsys.readouterr().out.split("\n")[0].split() == ["run", "folder", str(run)]
     assert main(["doctor", str(run)]) == 0
     out = capsys.readouterr().out
     assert "store.sqlite" in out
@@ -458,6 +477,22 @@ def test_verify_reads_every_part_of_a_run_and_names_what_is_damaged(
     }
     assert all(part["fix"] for part in found.values() if part["status"] == "fail")
     assert main(["verify", str(tmp_path / "none")]) == 2
+    (run / "store.sqlite").unlink()
+    policy.unlink()
+    shutil.rmtree(run / "checkpoints")
+    assert main(["verify", str(run), "--json", str(report)]) == 1
+    found = json.loads(report.read_text())
+    gone = {name for name, part in found.items() if part["status"] == "fail"}
+    assert gone == {"store.sqlite", "policy", "checkpoints"}
+    assert all(part["fix"] for name, part in found.items() if name in gone)
+
+
+def test_a_run_that_never_recorded_lacks_nothing(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    Experiment.compose(["experiment=reach"]).save(run)
+    (run / "metrics.jsonl").touch()
+    (run / "learner.jsonl").touch()
+    assert main(["verify", str(run)]) == 0
 
 
 def test_doctor_survives_a_check_that_breaks() -> None:

@@ -55,18 +55,39 @@ def test_a_gello_is_calibrated_from_its_home_pose(
     zero, signs = np.pi / 2 * np.array((2, 1, 0, -2, 3, 1)), np.array(GELLO_SIGNS["ur5e"])
     near = np.array(Ur5e().home_rad) + np.array((0.1, -0.1, 0.05, 0.0, 0.2, -0.2))
     pose = lambda: put(gello, zero + signs * near)  # noqa: E731
+    turned = lambda: put(gello, zero + signs * (near + np.radians(20.0)))  # noqa: E731
     opened = lambda: gello.ticks.update({7: 2000})  # noqa: E731
     pulled = lambda: gello.ticks.update({7: 2600})  # noqa: E731
-    monkeypatch.setattr("sys.stdin", Person(pose, opened, pulled))
+    monkeypatch.setattr("sys.stdin", Person(pose, turned, opened, pulled))
     words = ["leader", "gello", "--robot", "ur5e", "--port", gello.path]
     assert main([*words, "--calibrate"]) == 0
     said = capsys.readouterr().out
+    assert "joint 1: the tool goes left" in said and "joint 6: the tool turns clockwise" in said
     assert "home pose" in said and "beside the pose by +6 -6 +3 +0 +11 -11 deg" in said
     found = leader_map.load(map_name("gello", gello.path), 6)
     assert found.zero_rad == pytest.approx(zero, abs=1e-5)
     assert found.trigger_rad == pytest.approx((3.068, 3.988), abs=1e-3)
     assert main([*words, "--watch", "0.1"]) == 0
     assert "trigger 100 %" in capsys.readouterr().out
+
+
+def test_a_servo_that_is_built_in_the_other_way_round_is_found_while_it_is_calibrated(
+    gello: Bus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = np.array(GELLO_SIGNS["ur5e"]) * (1, -1, 1, 1, 1, 1)
+    home = np.array(Ur5e().home_rad)
+    pose = lambda: put(gello, built * home)  # noqa: E731
+    turned = lambda: put(gello, built * (home + np.radians(20.0)))  # noqa: E731
+    idle = lambda: None  # noqa: E731
+    pulled = lambda: gello.ticks.update({7: 2600})  # noqa: E731
+    words = ["leader", "gello", "--robot", "ur5e", "--port", gello.path, "--calibrate"]
+    monkeypatch.setattr("sys.stdin", Person(pose, turned, idle, pulled))
+    assert main(words) == 2
+    fix = "--signs 1 -1 -1 1 1 1"
+    assert fix in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", Person(pose, turned, idle, pulled))
+    assert main([*words, *fix.split()]) == 0
+    assert leader_map.load(map_name("gello", gello.path), 6).signs == tuple(built)
 
 
 @pytest.mark.parametrize(

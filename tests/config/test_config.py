@@ -173,6 +173,43 @@ def test_a_wrong_override_names_the_right_one(words: list[str], message: str) ->
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a b",
+        "jörg",
+        "a#1",
+        "it's",
+        "a=b",
+        "(x)",
+        "a+b~c@d",
+        "名前",
+        "a\\b",
+        "a\\",
+        "[a",
+        '"q"',
+        "50%",
+    ],
+)
+def test_a_folder_may_have_any_name(name: str) -> None:
+    assert Experiment.compose([f"run_dir=runs/{name}"]).run_dir == Path(f"runs/{name}")
+
+
+def test_a_home_folder_is_found_by_its_short_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/data/jörg")
+    assert Experiment.compose(["run_dir=~/runs/x"]).run_dir == Path("/data/jörg/runs/x")
+
+
+@pytest.mark.parametrize("word", ["run_dir=(x)", "task.images=[wrist", "task={a", "run_dir='a"])
+def test_brackets_and_quotes_that_do_not_close_are_an_error(word: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        Experiment.compose([word])
+
+
+def test_a_task_without_pictures_has_no_cameras_whatever_those_of_the_robot_are() -> None:
+    assert Experiment.compose(["task.images=[]", "cameras.wrist.name=uvc"]).cameras == {}
+
+
 def test_a_camera_that_is_not_named_is_a_topic() -> None:
     words = ["task.images=[wrist,front]", "cameras.front.topic=/top/rgb", "cameras.front.width=320"]
     plain = Experiment.compose(words).plain_section("cameras")

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from robot_rl.config.api_key import FOLDER, VARIABLE, api_key
+from robot_rl.config.provenance import command
 from robot_rl.config.run_folder import config_hash
 from robot_rl.config.yaml_file import MAX_BYTES, parse_yaml, read_yaml
 from robot_rl.errors import ConfigError
@@ -40,6 +41,35 @@ def config_folder(tmp_path: Path, text: str, group: str = "experiment") -> Path:
     (folder / group).mkdir(parents=True)
     (folder / group / "theirs.yaml").write_text(text)
     return folder
+
+
+@pytest.mark.parametrize("name", ["jürgen", "robot (copy)", "x=1", "a,b", "it's", "a b [1] {2}"])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    config_folder(folder, HEAD + "seed: 7\n")
+    assert Experiment.compose(["experiment=theirs"], folder / "conf").seed == 7
+
+
+def test_what_lies_behind_a_link_to_a_folder_is_looked_at_and_seen_to_change(
+    tmp_path: Path,
+) -> None:
+    hidden = config_folder(tmp_path, HEAD + "seed: 1\n") / "experiment"
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    (shown / "experiment").symlink_to(hidden)
+    assert Experiment.compose(["experiment=theirs"], shown).seed == 1
+    (hidden / "theirs.yaml").write_text(HEAD + "seed: 23\n")
+    assert Experiment.compose(["experiment=theirs"], shown).seed == 23
+    (hidden / "more.yaml").write_text("reward: {task: '${oc.env:HOME}'}\n")
+    with pytest.raises(ConfigError, match="would have something computed"):
+        Experiment.compose(["experiment=theirs"], shown)
+    (hidden / "more.yaml").unlink()
+    (hidden / "around").symlink_to(shown)  # without end
+    assert Experiment.compose(["experiment=theirs"], shown).seed == 23
+    (shown / "everything").symlink_to("/")
+    with pytest.raises(ConfigError, match="more than configurations"):
+        Experiment.compose(["experiment=theirs"], shown)
 
 
 HEAD = "# @package _global_\ndefaults:\n  - override /task: reach\n  - _self_\nname: theirs\n"
@@ -263,3 +293,9 @@ def test_runs_from_before_named_keys_still_load() -> None:
     old = {"name": "vlm", "server": {"model": "m", "key_file": "", "key_env": ""}}
     before = Experiment.from_dict({**found.config, "reward": old})
     assert before.section("reward").server.key == ""
+
+
+def test_a_pairing_string_is_not_kept_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["robot-rl", "learner", "--pair", "rrl1:AAEV3fEKRKBl", "--pair=rrl2:secret", "seed=1"]
+    monkeypatch.setattr("sys.argv", words)
+    assert command() == "robot-rl learner --pair rrl1:... --pair=rrl1:... seed=1"

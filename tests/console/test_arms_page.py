@@ -114,6 +114,18 @@ def test_each_arm_is_held_alone_and_all_are_held_at_once(
     until(lambda: [side.commands for side in sides.values()] == [["hold"] * 3] * 2)
 
 
+def test_the_headsets_page_is_of_the_arm_that_its_address_names(page: Any, console: Served) -> None:
+    lines: list[str] = []
+    headset = page.context.new_page()
+    headset.on("websocket", lambda line: lines.append(line.url))
+    headset.goto(f"{console.url}/xr?arm=right")
+    until(lambda: headset.evaluate("document.body.dataset.word") != "OFFLINE")
+    assert [url.rpartition("/")[2] for url in lines if "video" not in url] == [
+        "control?arm=right",
+        "telemetry?arm=right",
+    ]
+
+
 def test_a_tab_shows_what_its_arm_does_and_one_that_is_gone_hides_nothing(
     page: Any, sides: dict[str, RobotSide]
 ) -> None:
@@ -143,13 +155,14 @@ def test_commands_name_their_arm_in_the_audit_log_and_an_unknown_arm_is_refused(
     assert client.post("/api/lease/claim?arm=right").status_code == 200
     assert client.post("/api/command/ready?arm=left").status_code == 409  # the seat is right's
     assert client.post("/api/command/ready?arm=right").status_code == 200
-    wrong = client.post("/api/command/hold?arm=rihgt")
+    wrong = client.post("/api/command/ready?arm=rihgt")
     assert wrong.status_code == 404 and "did you mean 'right'" in wrong.text
+    assert client.post("/api/command/hold?arm=rihgt").status_code == 200  # but a stop is for all
     for handler in set(audit.handlers) - set(before):
         audit.removeHandler(handler)
     lines = (run_dir / AUDIT).read_text()
     assert "operator 1, right: lease claim" in lines and "operator 1, right: ready" in lines
-    assert sides["right"].commands == ["ready"] and sides["left"].commands == []
+    assert sides["right"].commands == ["ready", "hold"] and sides["left"].commands == ["hold"]
     with (
         pytest.raises((WebSocketException, InvalidStatus)),
         entry.socket_of(client, "/ws/control?arm=rihgt") as line,

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from robot_rl.bench.console import PARTS, TARGETS, bench
-from robot_rl.bench.console.browser import need_browser, until
-from robot_rl.bench.console.drive import answer, held_at_s
-from robot_rl.bench.console.graph import Moment, graph
+from robot_rl.bench.console.browser import need_browser, quantiles, until
+from robot_rl.bench.console.drive import UNHEARD, answer, held_at_s, outcomes
+from robot_rl.bench.console.graph import Graph, Moment, graph
+from robot_rl.bench.console.page import first_after_ms, fps
 from robot_rl.cli.main import main
+from robot_rl.config.run_folder import METRICS
 from robot_rl.errors import SetupError
 
 
@@ -23,15 +25,15 @@ def test_the_parts_without_ros_report_figures_that_hang_together() -> None:
         need_browser()
     except SetupError as error:
         pytest.skip(error.summary)
-    figures = bench(1.0, only="server,video,memory,review", hours=0.01, episodes=6)
+    figures = bench(3.0, only="server,video,memory,review", hours=0.01, episodes=6)
     growth = {"memory/growth_megabytes", "memory/nodes_growth"}  # may be less than nothing
+    figures.pop("control/key_to_robot_ms_p99")  # of a dozen presses: one that came too late is inf
     assert all(math.isfinite(value) for value in figures.values()), figures
     assert all(value > 0 for name, value in figures.items() if name not in growth), figures
     for name in (
         "server/round_trip_ms",
         "video/lag_ms",
         "control/round_trip_ms",
-        "control/key_to_robot_ms",
     ):
         assert figures[f"{name}_p50"] <= figures[f"{name}_p99"]
     assert {f"video/{name}_fps" for name in ("wrist", "front", "video")} <= set(figures)
@@ -81,7 +83,7 @@ def test_every_figure_stands_beside_its_target(
     [
         (["--only", "vidoe"], "did you mean 'video'"),
         (["--trials", "0"], "--trials leaves nothing to measure"),
-        (["--episodes", "1"], "two episodes at least"),
+        (["--episodes", "1"], "more than 1"),
     ],
 )
 def test_wrong_options_are_explained(
@@ -114,6 +116,49 @@ def test_what_followed_a_press() -> None:
     assert (found.muted_s, found.hands_s) == pytest.approx((0.05, 0.15))
     assert answer(moments[:3], 1.0, within_s=0.3) is None  # nobody changed hands
     assert answer(moments, 1.07, within_s=0.3) is None  # heard before the press: another one
+
+
+def taken_over(at_s: float) -> list[Moment]:
+    """What the gate writes down of a press 60 ms earlier."""
+    return [
+        Moment(at_s, "driving", True, sent_s=at_s - 0.05, inbox_s=at_s - 0.04),
+        command(at_s + 0.1, "correction"),
+    ]
+
+
+def test_a_press_that_is_not_heard_is_infinitely_late() -> None:
+    """Without it the slowest are left out, and the 99th percentile is of those that were fast."""
+    moments = [command(k / 10, "policy") for k in range(20)] + taken_over(2.06)
+    found = outcomes(moments, [1.0, 2.0], [], presses=3)
+    assert [x is UNHEARD for x in found] == [True, False, True]  # the third was never noted
+    late_ms = quantiles("to_gate_ms", [x.gate_s * 1e3 for x in found], 50, 99)
+    assert late_ms == {"to_gate_ms_p50": math.inf, "to_gate_ms_p99": math.inf}
+    assert {"key/unheard", "hand/unheard"} <= set(TARGETS)
+
+
+@pytest.mark.parametrize(("end_s", "counted"), [(0.9, 0), (1.2, 0), (-0.1, 1), (1.4, 1)])
+def test_a_press_at_the_end_of_an_episode_does_not_count(end_s: float, counted: int) -> None:
+    assert len(outcomes([], [1.0], [end_s], presses=1)) == counted
+
+
+def test_an_episode_that_is_aborted_has_not_ended_by_itself(tmp_path: Path) -> None:
+    """The gate holds when the page falls silent: that is what is looked for, and no excuse."""
+    now_s = time.time()
+    lines = [{"time_s": now_s - 9.0, "episode/aborted": 1.0}]
+    lines += [{"time_s": now_s - 5.0, "episode/aborted": 0.0}, {"time_s": now_s, "eval": 1.0}]
+    (tmp_path / METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    world = Graph(None, tmp_path, 10.0)  # type: ignore[arg-type]
+    assert world.ends_s() == [pytest.approx(time.monotonic() - 5.0, abs=0.5)]
+
+
+def test_what_never_comes_is_told() -> None:
+    assert first_after_ms([1.0, 2.0], [1.01]) == [pytest.approx(10.0), math.inf]
+    assert fps(["front", "wrist"], {"wrist": [1, 2, 3]}, 2.0) == {
+        "video/front_fps": 0.0,
+        "video/wrist_fps": 1.5,
+    }
+    assert quantiles("x", [1.0, 2.0, 3.0], 50) == {"x_p50": 2.0}
+    assert math.isnan(quantiles("x", [], 50)["x_p50"])
 
 
 def test_a_hold_counts_from_where_the_gate_left_run_for_good() -> None:

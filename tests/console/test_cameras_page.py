@@ -27,6 +27,7 @@ from robot_rl.observe.watching import Blind, DeviceWatch, Watch
 from robot_rl.run.camera_crop import CropKeeper
 from robot_rl.run.cameras import Eyes
 from robot_rl.run.experiment import Experiment
+from tests.console.test_review_page import OVERFLOWING, SIZES
 from tests.support import entry
 from tests.support.films import HEIGHT, WIDTH, ramp, write_film
 from tests.support.served import new_page, until
@@ -248,9 +249,19 @@ def test_the_page_shows_what_the_network_sees_and_why_a_camera_sends_nothing(
     assert "UVC camera" in text and "expected" in text and "fix" in text
     assert page.locator("[data-camera=front] h2 .age").inner_text() == "no picture"
     assert not page.locator(".crop").first.is_visible()  # this page only shows
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    fits(page)
     shoot(page, "cameras")
     assert page.problems == []
+
+
+def fits(page: Any) -> None:
+    """Nothing sticks out, on a phone and on a wall; pictures have their shape and can be seen."""
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate(OVERFLOWING) == [], width
+        box = page.locator("[data-camera=wrist] .whole .frame").bounding_box()
+        assert box["width"] > 250 and box["width"] / box["height"] == pytest.approx(4 / 3, 0.02)
+    page.set_viewport_size({"width": 1280, "height": 800})
 
 
 def test_a_camera_that_goes_is_told_and_its_last_picture_fades(context: Any, shows: Page) -> None:
@@ -316,6 +327,7 @@ def test_what_is_typed_is_judged_by_the_program(drawing: Any) -> None:
     drawing.locator("[name=width]").fill("30")
     until(lambda: "scaled up" in drawing.locator(".warning").inner_text())
     until(drawing.locator(".save").is_enabled)  # small is not wrong
+    fits(drawing)
 
 
 def test_a_crop_is_saved_into_the_persons_file(drawing: Any, config_dir: Path) -> None:

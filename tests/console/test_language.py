@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from robot_rl.console.app import STATIC
-from robot_rl.console.telemetry import SAYS, WAITS
+from robot_rl.console.telemetry import SAYS, SCRIPT_STOPS, WAITS
+from robot_rl.operate.remote import TAKE_SEAT
 from robot_rl.safety.advice import ADVICE, AT_THE_END
 from robot_rl.studio.studio import REAL_ARM
 from tests.console.test_page import OUTSIDE, open_page, shoot, word
@@ -19,6 +20,7 @@ from tests.support.served import new_page, until
 
 FILES = sorted((STATIC / "lang").glob("*.json"))
 CALL = re.compile(r'\bt\("((?:[^"\\]|\\.)*)"')
+ERROR = re.compile(r'\bError\("([^"]*)"')
 VALUE = re.compile(r"\{\w+\}")
 MISSING = "import('/static/language.js').then((m) => [...m.missing])"
 RECORDED = {"reward", "outcome"}  # names of signals, which are the same in every language
@@ -62,10 +64,12 @@ class Texts(HTMLParser):
 def test_a_language_has_every_text_and_every_place_for_a_value(file: Path) -> None:
     words = json.loads(file.read_text())
     wanted = {*SAYS.values(), *WAITS.values(), *ADVICE.values(), AT_THE_END, REAL_ARM}
+    wanted |= {SCRIPT_STOPS, TAKE_SEAT}
     for page in ("index.html", "review.html", "xr.html", "studio.html"):
         wanted |= Texts(page).found
     for script in STATIC.glob("*.js"):
         wanted |= {found.replace('\\"', '"') for found in CALL.findall(script.read_text())}
+    wanted |= set(ERROR.findall((STATIC / "socket.js").read_text()))
     assert wanted - words.keys() == set()
     for text, said in words.items():
         assert sorted(VALUE.findall(text)) == sorted(VALUE.findall(said)), text
@@ -81,6 +85,8 @@ def test_the_page_in_german(browser: Any, console: Any, robot: Any, run_dir: Pat
     page.keyboard.press("t")
     until(lambda: page.locator("#lease").inner_text() == "Sie haben den Platz")
     until(lambda: page.locator("#episodes button").count() == 5)
+    until(lambda: "1.950" in page.locator("#figures, #internals").nth(1).text_content())
+    assert page.locator("#v-force").inner_text() == "3,2 N"
     page.keyboard.press("?")
     page.keyboard.press("Enter")
     until(lambda: page.locator("#said-text").inner_text() == "Episode 4: Erfolg")

@@ -191,13 +191,13 @@ def test_filters_combine_and_a_link_leads_to_the_same_list(
 
 def test_everything_is_reached_by_keyboard_and_fields_keep_their_keys(page: Any) -> None:
     page.keyboard.press("/")
-    page.keyboard.type("1")
-    until(lambda: listed(page) == [13, 12, 11, 10, 1])
+    page.keyboard.type("1 3")
+    until(lambda: listed(page) == [13, 12, 11, 10, 3, 1])
     page.keyboard.press("ArrowRight")  # moves in the field, not in the episode
     assert step(page) == 0
     page.keyboard.press("Escape")
     page.keyboard.press("ArrowRight")
-    assert step(page) == 1
+    until(lambda: step(page) == 1)
     reached = set()
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -215,6 +215,42 @@ def test_everything_is_reached_by_keyboard_and_fields_keep_their_keys(page: Any)
     until(lambda: page.locator("#name").inner_text() == "episode 4")
     page.keyboard.press("Enter")  # after a click the keys are the page's again
     until(lambda: "operator 1: success 1" in page.locator("#words").inner_text())
+
+
+def test_an_episode_that_cannot_be_loaded_leaves_the_keys_with_the_one_on_the_page(
+    page: Any, run_dir: Path
+) -> None:
+    page.select_option("#add-plot", "reward")
+    until(lambda: page.locator(".plot").count() == 1)
+    gone = {"error": "its steps are on another machine"}
+    page.route("**/api/episode?*episode=12", lambda route: route.fulfill(status=409, json=gone))
+    page.keyboard.press("ArrowDown")
+    until(lambda: gone["error"] in page.locator("#toast").inner_text())
+    assert "episode 13" in page.locator("#space .on .episode").get_attribute("aria-label")
+    page.keyboard.press("x")
+    until(lambda: out(run_dir) == [11, 13])
+    page.route("**/api/signals?*", lambda route: route.fulfill(status=409, json=gone))
+    page.locator("#space .episode").nth(2).click()
+    until(lambda: page.locator("#name").inner_text() == "episode 11")
+    until(lambda: page.locator(".plot").count() == 0)  # no curve of another episode
+    assert "Jan 1, 1970" in page.locator("#words").inner_text()  # when Ada excluded it
+    page.problems.clear()  # the browser's own lines about the answers 409
+
+
+def test_an_undo_after_a_change_of_name_takes_nothing_of_the_new_name_back(
+    page: Any, console: Served, run_dir: Path
+) -> None:
+    page.keyboard.press("x")
+    until(lambda: out(run_dir) == [11, 13])
+    (session,) = console.access._sessions.values()
+    assert console.access.rename(session, "Grace") == ""  # in another window
+    page.keyboard.press("Backspace")
+    until(lambda: "Grace: success 0" in page.locator("#words").inner_text())
+    page.keyboard.press("u")
+    until(lambda: "Grace: undo" in page.locator("#words").inner_text())
+    page.keyboard.press("u")
+    until(lambda: "nothing of yours" in page.locator("#toast").inner_text())
+    assert out(run_dir) == [11, 13]
 
 
 def test_colours_of_the_timeline_have_a_legend(page: Any) -> None:
@@ -267,6 +303,16 @@ def test_speed_has_keys_and_is_remembered(page: Any) -> None:
 
 
 # --- plots ----------------------------------------------------------------------------------------
+
+
+def test_the_words_of_a_step_are_not_cut(page: Any) -> None:
+    """With every value of the action, also where the window is small."""
+    page.keyboard.press("ArrowRight")
+    words = page.locator("#step")
+    assert "action" in words.inner_text()
+    assert words.evaluate("x => x.scrollWidth <= x.clientWidth && x.scrollHeight <= x.clientHeight")
+    words.evaluate("x => { x.style.whiteSpace = 'nowrap'; }")
+    assert words.evaluate("x => x.scrollWidth > x.clientWidth")  # in one line they would be
 
 
 def test_plots_follow_the_cursor_and_are_remembered(page: Any, run_dir: Path) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import sys
 import tempfile
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +24,12 @@ from robot_rl.console.records import Records
 from robot_rl.console.remembered import Role
 from robot_rl.console.signals import MOST_POINTS, plain_unit, signals_of, thinned
 from robot_rl.console.starts import Starts
+from robot_rl.console.unfinished import still_runs
 from robot_rl.errors import SetupError, StoreError
 from robot_rl.store.labels import review
 from robot_rl.store.scenes import SCENES
 from robot_rl.store.store import Store
+from robot_rl.system.presence import own_process
 from robot_rl.types import EpisodeId, Frame, Label
 from tests.console.test_server import enter
 from tests.support.served import rows_of
@@ -357,3 +362,51 @@ def test_signals_of_a_spec_are_named_once(run_dir: Path) -> None:
     spec = Records(run_dir).store.spec
     assert spec is not None and len(signals_of(spec)) == 5 + len(spec.state_layout)
     assert not (run_dir / SCENE_PICTURES).exists()
+
+
+# --- episodes without an ending -------------------------------------------------------------------
+
+
+def begun(run_dir: Path, number: int, began_s: float) -> None:
+    """An episode that nobody has ended."""
+    with Store(run_dir / "actor.sqlite", reserve_bytes=0) as store:
+        rows = rows_of(store.spec, "run", number, 12, success=True)
+        store.append([replace(rows[0], stamp_ns=int(began_s * 1e9)), *rows[1:8]])
+
+
+def ending(client: Any, number: int) -> set[Any]:
+    """What the list and the episode itself say."""
+    (row,) = (e for e in client.get("/api/episodes").json() if e["episode"] == number)
+    said = client.get("/api/episode", params={**WHERE, "episode": number}).json()
+    return {row["ending"], said["ending"]}
+
+
+def test_an_episode_of_a_run_that_was_stopped_does_not_run_for_ever(
+    console: Any, run_dir: Path
+) -> None:
+    client, now_s = enter(console), time.time()
+    begun(run_dir, 5, now_s)
+    assert ending(client, 5) == {None} and ending(client, 4) == {"terminated"}
+    told = run_dir / "train.process.json"
+    told.write_text(json.dumps({"process": own_process(), "began_s": now_s - 9.0}))
+    assert ending(client, 5) == {None}
+    told.write_text(json.dumps({"process": "", "ended": "stopped", "ended_s": now_s + 1.0}))
+    assert ending(client, 5) == {"aborted"}
+    gone = own_process().rpartition(" ")[0] + " 1"  # it was killed
+    told.write_text(json.dumps({"process": gone, "began_s": now_s - 9.0}))
+    assert ending(client, 5) == {"aborted"}
+    told.unlink()
+    begun(run_dir, 6, now_s + 2.0)  # the actor has gone on, so the one before does not run
+    assert ending(client, 5) == {"aborted"} and ending(client, 6) == {None}
+
+
+def test_a_store_that_nobody_writes_to_has_no_running_episode(run_dir: Path) -> None:
+    store = run_dir / "actor.sqlite"
+    assert still_runs(run_dir, store, time.time())
+    for path in (store, run_dir / "actor.sqlite-wal"):
+        if path.exists():
+            os.utime(path, (1.0, 1.0))
+    assert not still_runs(run_dir, store, time.time())
+    arm = run_dir / "arms" / "left"  # its run says who works
+    (run_dir / "train.process.json").write_text(json.dumps({"process": own_process()}))
+    assert still_runs(arm, store, time.time())

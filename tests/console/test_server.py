@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,17 @@ from websockets.exceptions import InvalidStatus
 from robot_rl.cli.main import main
 from robot_rl.console import access as access_module
 from robot_rl.console import intake
-from robot_rl.console.access import LEASE_SILENCE_S, Access, Seat
+from robot_rl.console.access import (
+    LEASE_SILENCE_S,
+    NOTE_S,
+    PEOPLE,
+    PRESENT_S,
+    Access,
+    Elsewhere,
+    Numbers,
+    Seat,
+)
+from robot_rl.console.address import free_port
 from robot_rl.console.doors import SECRET
 from robot_rl.console.records import Records
 from robot_rl.console.remembered import (
@@ -33,7 +46,7 @@ from robot_rl.console.remembered import (
     last_port,
 )
 from robot_rl.console.serve import listen
-from robot_rl.console.sockets import PageClock
+from robot_rl.console.sockets import PageClock, lease_of
 from robot_rl.errors import StoreError
 from robot_rl.link.panel import seat_file
 from robot_rl.run.experiment import Experiment
@@ -175,6 +188,74 @@ def test_the_robot_goes_to_its_start_on_the_word_of_the_person_in_the_seat(
     assert robot.commands == ["ready"]
 
 
+GOES_ON = ("go", "acknowledge", "resume")
+
+
+def test_what_was_stopped_goes_on_at_the_word_of_whoever_has_the_seat(
+    console: Any, robot: Any
+) -> None:
+    ada, ben = enter(console), enter(console)
+    for verb in GOES_ON:  # nobody has the seat
+        assert ben.post(f"/api/command/{verb}").status_code == 200
+    ada.post("/api/lease/claim")
+    robot.commands.clear()
+    for verb in GOES_ON:
+        refused = ben.post(f"/api/command/{verb}")
+        assert refused.status_code == 409
+        assert refused.json()["detail"] == "operator 1 has the seat, and lets it go on"
+    assert ben.post("/api/command/hold").status_code == 200 and robot.commands == ["hold"]
+    assert ada.post("/api/command/go").status_code == 200
+    console.access._heard_s -= PRESENT_S  # who has gone leaves nobody stuck
+    assert ben.post("/api/command/go").status_code == 200
+
+
+def test_who_has_the_seat_at_another_console_is_named_and_alone_lets_it_go_on(
+    console: Any, robot: Any, run_dir: Path
+) -> None:
+    other = Served(run_dir)
+    try:
+        ada, ben = enter(console), enter(other)
+        assert ben.get("/api/about").json()["you"] == "operator 2"
+        ada.post("/api/lease/claim")
+        with socket_of(console, ada, "/ws/control") as keys:
+            keys.send('{"axes": [0, 0, 0, 0, 0, 0], "held": []}')
+            assert keys.recv() == "1"
+            for verb in GOES_ON:
+                refused = ben.post(f"/api/command/{verb}")
+                assert refused.status_code == 409
+                assert "operator 1 at another console" in refused.json()["detail"]
+        robot.view = robot.view | {"driving": True, "present": False}
+        with socket_of(other, ben, "/ws/telemetry") as line:
+
+            def said() -> Any:
+                return json.loads(line.recv())
+
+            until(lambda: said()["word"] == "SCRIPT")
+            for _ in range(15):  # steadily
+                now = said()
+                assert now["lease"]["holder"] == "operator 1" and now["lease"]["elsewhere"]
+                assert now["reason"] == "" and not now["lease"]["mine"]
+            assert ben.post("/api/command/hold").status_code == 200
+            assert ada.post("/api/command/go").status_code == 200
+            ada.post("/api/lease/release")
+            assert ben.post("/api/command/go").status_code == 200
+            until(lambda: not (now := said())["lease"]["elsewhere"] and now["reason"])
+        assert robot.commands == ["hold", "go", "go"]
+    finally:
+        other.close()
+
+
+def test_a_page_that_was_left_while_it_drove_is_why_the_arm_is_held(
+    console: Any, robot: Any, run_dir: Path
+) -> None:
+    ada = enter(console)
+    robot.view = robot.view | {"gate": {"mode": "hold", "reason": "x", "waits": "person"}}
+    with socket_of(console, ada, "/ws/telemetry") as line:
+        for asked, words in (("?left=yes", "was left"), ("", "held by a person")):
+            assert ada.post(f"/api/command/hold{asked}").status_code == 200
+            until(lambda w=words: w in json.loads(line.recv())["reason"])
+
+
 def test_two_consoles_on_one_host_do_not_throw_each_other_out(
     console: Any, tmp_path: Path, run_dir: Path
 ) -> None:
@@ -254,7 +335,7 @@ def test_what_was_held_up_keeps_the_time_at_which_it_was_said() -> None:
     clock = PageClock()
 
     def said(at_ms: object, now_s: float) -> float:
-        return clock.stamp_s(json.dumps({"at": at_ms}), now_s)
+        return clock.stamp_s({"at": at_ms}, now_s)
 
     assert said(5000, 100.0) == 100.0
     assert said(5020, 100.05) == pytest.approx(100.02, abs=1e-3)  # 30 ms on its way
@@ -262,8 +343,8 @@ def test_what_was_held_up_keeps_the_time_at_which_it_was_said() -> None:
         assert said(5040 + 20 * k, 101.1) == pytest.approx(100.04 + 0.02 * k, abs=1e-2)
     assert said(0, 102.0) < 96.0 and said(1e300, 102.0) == 102.0 == said(-1, 102.0)
     for odd in ("", "x", None, [], "1e999"):
-        assert clock.stamp_s(json.dumps({"at": odd}), 103.0) == 103.0
-    assert clock.stamp_s("[" * 2000, 103.0) == 103.0 == clock.stamp_s("{}", 103.0)
+        assert clock.stamp_s({"at": odd}, 103.0) == 103.0
+    assert clock.stamp_s({}, 103.0) == 103.0
 
 
 @pytest.fixture
@@ -379,6 +460,65 @@ def test_a_run_has_one_seat_however_many_consoles_serve_it(tmp_path: Path) -> No
     assert "another console" in here.claim(ada)
 
 
+def test_a_look_at_the_seat_takes_it_from_nobody_and_keeps_nobody_out(tmp_path: Path) -> None:
+    here, there, looks = (Seat(tmp_path / "seat.lock") for _ in range(3))
+    assert looks.elsewhere() is None
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            looks.elsewhere()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _ in range(2000):
+            assert here.take() and not there.take()
+            here.free()
+            assert there.take()
+            there.free()
+    finally:
+        over.set()
+        looking.join()
+
+
+def test_the_seat_says_who_has_it_to_the_other_consoles_only_while_they_have_it(
+    tmp_path: Path,
+) -> None:
+    now_s = 0.0
+    here, there = (Access(Seat(tmp_path / "seat.lock"), clock=lambda: now_s) for _ in range(2))
+    ada, ben = session_of(here), session_of(there)
+    assert here.claim(ada) == "" and here.rename(ada, "Ada") == ""
+    assert there.elsewhere() == Elsewhere("Ada", 0.0) and here.elsewhere() is None
+    assert there.claim(ben) == "Ada at another console of this run has the seat"
+    assert there.other_present(ben) == "Ada at another console of this run"
+    now_s = 2 * PRESENT_S + NOTE_S
+    assert there.other_present(ben) == "" and lease_of(there, ben)["holder"] == "Ada"
+    assert here.hears(ada)
+    here.offer()
+    assert there.other_present(ben) and not here.other_present(ada)
+    here.release(ada)
+    now_s += NOTE_S
+    assert there.elsewhere() is None and lease_of(there, ben)["holder"] is None
+    terminal = Seat(tmp_path / "seat.lock")
+    assert terminal.take() and "somebody at another" in there.other_present(ben)
+    (tmp_path / "seat.lock").write_bytes(b"{")  # damaged
+    assert "somebody at another" in there.other_present(ben)
+
+
+def test_people_without_a_name_are_told_apart_at_all_consoles_of_a_run(tmp_path: Path) -> None:
+    people, seat = tmp_path / PEOPLE, tmp_path / "seat.lock"
+    here, there = (Access(Seat(seat), numbers=Numbers(people)) for _ in range(2))
+    names = [session_of(access).name for access in (here, there, there, here)]
+    assert names == ["operator 1", "operator 2", "operator 3", "operator 4"]
+    people.unlink()  # e.g. a copy of the run
+    assert [session_of(access).name for access in (here, there)] == ["operator 5", "operator 6"]
+    there._sessions["x"] = PageSession("", "", "", Role.OPERATOR, "operator 99999999", 0.0)
+    assert session_of(there).name == "operator 7"  # nobody makes the file as long as this
+    nowhere = Access(Seat(seat), numbers=Numbers(tmp_path / "nothing" / PEOPLE))
+    assert [session_of(nowhere).name for _ in range(2)] == ["operator 1", "operator 2"]
+
+
 def test_a_silent_page_keeps_no_other_console_out(tmp_path: Path) -> None:
     now_s = 0.0
     here, there = (Access(Seat(tmp_path / "seat.lock"), clock=lambda: now_s) for _ in range(2))
@@ -417,6 +557,8 @@ def test_labels_are_appended_with_their_author_and_can_be_taken_back(
     assert said["episode"] == 4 and said["review"]["success"] is False
     undone = client.post("/api/label", json={"kind": "undo", "value": said["label"]}).json()
     assert undone["review"]["success"] is None
+    ahead = client.post("/api/label", json={"kind": "undo", "value": 2})
+    assert ahead.status_code == 409 and "never given" in ahead.json()["error"]
     where = {"run": "run", "actor": "actor-0", "episode": 2}
     trimmed = client.post("/api/label", json={**where, "kind": "keep_to", "step": 5}).json()
     assert trimmed["review"]["last"] == 5
@@ -748,3 +890,22 @@ def test_a_page_takes_a_port_beside_the_one_that_is_taken_unless_it_was_asked_fo
         assert f"port {taken} is taken" in capsys.readouterr().err
         assert main(asked[:3]) == 0 == main(["review", *asked[1:3]])
     assert len(ports) == 2 and taken not in ports
+
+
+def test_two_consoles_that_start_together_look_for_different_ports() -> None:
+    """Each imports its task between looking and listening; the later one had no page then."""
+    code = "from robot_rl.console.address import free_port; print(free_port(8700), flush=True)"
+    waits = [sys.executable, "-c", f"{code}; input()"]
+    with ExitStack() as stack:
+        ports = []
+        for _ in range(3):
+            one = stack.enter_context(
+                subprocess.Popen(
+                    waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                )
+            )
+            stack.callback(one.kill)
+            assert one.stdout
+            ports.append(int(one.stdout.readline()))
+        assert len(set(ports)) == 3
+    assert free_port(8700) == free_port(8700)  # this process has it already

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from robot_rl.console.access import ASKED_S, Access, Seat
+from robot_rl.console.access import ASKED_S, LEASE_SILENCE_S, PRESENT_S, Access, Seat
 from robot_rl.console.notes import LONGEST, Notes
 from robot_rl.console.records import Records
-from robot_rl.console.remembered import Role
+from robot_rl.console.remembered import LASTS_S, MAX_SESSIONS, Remembered, Role
 from robot_rl.console.shift import Shift, strip, totals
 from robot_rl.errors import StoreError
 from robot_rl.store.labels import review
@@ -119,6 +119,43 @@ def test_names_that_are_good(tmp_path: Path, name: str) -> None:
     assert session.author == f"operator {session.name}"  # never the name of a model or a rule
 
 
+def test_a_page_that_is_silent_drives_no_more_and_then_has_the_seat_no_more(tmp_path: Path) -> None:
+    now_s = [0.0]
+    access = Access(Seat(tmp_path / "seat"), clock=lambda: now_s[0])
+    ada = session_of(access)
+    assert access.present() is None and access.claim(ada) == ""
+    now_s[0] += PRESENT_S + 0.1
+    assert access.present(PRESENT_S) is None and access.present() is ada
+    now_s[0] += LEASE_SILENCE_S
+    assert access.present() is None
+    assert access.hears(ada) and access.present(PRESENT_S) is ada  # nobody took it meanwhile
+
+
+def test_one_link_more_than_there_are_sessions_forgets_the_oldest(tmp_path: Path) -> None:
+    access = Access(Seat(tmp_path / "seat"))
+    opened = [access.enter(access.invite()) for _ in range(MAX_SESSIONS)]
+    first, second = opened[0], opened[1]
+    assert first and second and access.claim(first.session) == ""
+    assert access.enter(access.invite()) is not None
+    assert access.session(first.cookie) is first.session  # has the seat
+    assert access.session(second.cookie) is None
+
+
+def test_a_session_ends_a_day_after_it_was_heard_of_in_a_running_server_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    now_s = [1e9]
+    remembered = Remembered(tmp_path, 1, now=lambda: now_s[0])
+    access = Access(Seat(tmp_path / "seat"), remembered)
+    entry = access.enter(access.invite())
+    assert entry is not None
+    now_s[0] += LASTS_S - 1.0
+    assert access.session(entry.cookie) is entry.session
+    now_s[0] += LASTS_S + 1.0
+    assert access.session(entry.cookie) is None
+
+
 def test_the_holder_of_the_seat_is_told_who_would_like_it(tmp_path: Path) -> None:
     now_s = [0.0]
     access = Access(Seat(tmp_path / "seat"), clock=lambda: now_s[0])
@@ -181,7 +218,7 @@ def test_a_name_outlives_the_link_and_stands_beside_what_a_person_does(
         other = open_page(elsewhere, console)
         until(lambda: seat_text(other) == "Ada t has the seat")
         other.keyboard.press("t")
-        until(lambda: "operator 3 would like" in page.locator("#toast").inner_text())
+        until(lambda: "operator 2 would like" in page.locator("#toast").inner_text())
     assert page.problems == []
 
 

@@ -96,6 +96,17 @@ def test_a_page_that_is_left_lets_go_and_holds(page: Any, robot: Any) -> None:
     until(lambda: not page.locator("#touch").is_visible())
 
 
+def test_a_finger_that_the_system_takes_away_before_it_hides_the_page_did_not_let_go(
+    page: Any, robot: Any
+) -> None:
+    page.evaluate(FINGERS, [[1, "#touch [data-held='drive']", 0.0, 0.0, "pointerdown"]])
+    until(lambda: driven(robot))
+    page.evaluate(FINGERS, [[1, "#touch [data-held='drive']", 0.0, 0.0, "pointercancel"]])
+    until(lambda: robot.heard[-1][1]["held"] == [])
+    page.evaluate("dispatchEvent(new Event('blur'))")
+    until(lambda: robot.commands == ["hold"])
+
+
 def test_picture_sticks_and_hold_are_on_the_screen_together(page: Any) -> None:
     for size in (PHONE, TABLET, ACROSS):
         page.locator("#lease-button").tap()

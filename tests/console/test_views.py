@@ -126,6 +126,28 @@ def test_the_tip_and_its_axes_are_drawn_where_they_are_seen(
     assert "3.2 N" in page.locator(".chosen .tip").inner_html()
 
 
+def test_a_line_at_the_tip_is_not_cut_at_the_edge_of_the_picture(
+    page: Any, robot: Any, scene: tuple[dict[str, Any], Pose, np.ndarray]
+) -> None:
+    right = list(robot.view["tcp_in_base"])
+    right[1] -= 0.1
+    reason = "operator_silent: release the device, then press it again"
+    gate = {"mode": "hold", "reason": reason}
+
+    def fits() -> bool:
+        line = page.locator(".chosen .tip text").last.bounding_box()
+        box = page.locator(".camera.chosen").bounding_box()
+        if not line or not box or line["x"] < box["x"]:
+            return False
+        return line["x"] + line["width"] <= box["x"] + box["width"]
+
+    for tcp in (robot.view["tcp_in_base"], right):
+        robot.view = robot.view | {"tcp_in_base": tcp, "gate": gate, "force_n": 3.0}
+        until(lambda: page.locator(".chosen .tip text").last.text_content() == reason)
+        page.wait_for_timeout(300)  # it is drawn anew
+        until(fits)
+
+
 def test_a_measured_camera_of_a_real_arm_has_the_place_that_its_calibration_says() -> None:
     """At the hand, 5 cm beside the tool, looking along it, its picture's top towards x."""
     turned = quat_from_matrix(np.array(((0.0, -1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0))))

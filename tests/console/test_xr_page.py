@@ -19,7 +19,7 @@ from robot_rl.operate.remote import parse
 from tests.support.served import RobotSide, Served, until
 from tests.support.xr import HEADSET, PHONE
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.waits]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,35 @@ def test_a_hand_that_moves_forward_left_and_up_moves_along_x_y_z_of_the_base(
         headset.evaluate(f"device.move({-way[0]}, {-way[1]}, {-way[2]})")
 
 
+def test_forward_is_where_the_ray_points_however_the_grip_lies(headset: Any) -> None:
+    headset.evaluate("device.turn(0.3)")
+    for pitch, roll in ((0.0, 0.35), (0.8, -0.5), (-0.5, 0.0)):
+        headset.evaluate(f"robotRL.yaw = null; device.pitch = {pitch}; device.roll = {roll}")
+        align(headset)
+        assert headset.evaluate("robotRL.yaw") == pytest.approx(0.3, abs=0.017)
+    headset.evaluate("device.pitch = 1.1; device.press(4)")  # steeper than 60 degrees
+    until(lambda: "too steeply" in headset.locator("#say").inner_text())
+    assert headset.evaluate("robotRL.yaw") is None
+
+
+def test_another_controller_drives_only_after_its_grip_was_open(
+    headset: Any, robot: RobotSide
+) -> None:
+    align(headset)
+    headset.evaluate("device.press(1); device.left.gamepad.buttons[1].pressed = true")
+    before = until(lambda: newest(robot)["held"] == ["drive"] and newest(robot)["hand"])
+    headset.evaluate("device.sources[0] = device.left")
+    until(lambda: robot.commands == ["hold"])
+    until(lambda: newest(robot)["hand"][1] == pytest.approx(before[1] + 0.4))
+    assert not any(said["held"] and said["hand"][1] > before[1] + 0.1 for _, said in robot.heard), (
+        "where the other hand is"
+    )
+    headset.evaluate("device.left.gamepad.buttons[1].pressed = false")
+    until(lambda: headset.evaluate("robotRL.opened"))
+    headset.evaluate("device.left.gamepad.buttons[1].pressed = true")
+    until(lambda: newest(robot)["held"] == ["drive"])
+
+
 @pytest.mark.slow
 def test_a_hand_that_turns_turns_about_the_axes_of_the_base(headset: Any, robot: RobotSide) -> None:
     headset.evaluate("device.turn(-0.4)")
@@ -154,10 +183,13 @@ def test_a_socket_that_is_lost_in_mid_takeover_is_silence(
     align(headset)
     headset.evaluate("device.press(1)")
     until(lambda: newest(robot)["held"] == ["drive"])
+    until(lambda: headset.evaluate("robotRL.shows") == "driving")
     secure.close()
     count = len(robot.heard)
     headset.wait_for_timeout(300)
     assert len(robot.heard) <= count + 2
+    until(lambda: headset.evaluate("robotRL.shows") == "wait")  # no old colour, and no old word
+    until(lambda: headset.evaluate("document.body.dataset.word") == "OFFLINE")
 
 
 @pytest.mark.slow

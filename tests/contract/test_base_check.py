@@ -46,6 +46,7 @@ CHUNK = np.linspace(-0.9, 0.9, 10 * 7).reshape(10, 7).astype(np.float32)
 WITH_NAN = np.where(np.arange(7) == 2, np.nan, CHUNK)
 WIDE = np.linspace(-0.9, 0.9, 10 * 8).reshape(10, 8).astype(np.float32)
 COLUMNS = "base.columns=[0,1,2,3,4,5,7]"
+WIDE_WITH_NAN = np.where(np.arange(8) == 6, np.nan, WIDE)  # in the one that `COLUMNS` leaves out
 
 
 def check(kind: str, server: StandIn, *words: str, asks: int = 2) -> Report:
@@ -142,6 +143,7 @@ def test_an_input_that_the_policy_does_not_know_is_named() -> None:
     [
         (WITH_NAN, (), "action", "NaN or infinity in column 2;"),
         (WIDE, (), "action", "base.columns=[0,1,2,3,4,5,6]"),
+        (WIDE_WITH_NAN, (), "action", "base.columns=[0,1,2,3,4,5,6]"),
         (CHUNK[:, :5], (), "action", "5 numbers"),
         (CHUNK * 3.0, (), "units", "base.low"),
         (CHUNK, ("base.chunk=50",), "chunk", "base.chunk=10"),
@@ -160,6 +162,10 @@ def test_actions_that_do_not_fit(
     report = check("openpi", server, *TASK, *words)
     no = found(report)
     assert set(no) == {topic} and says in no[topic] and not report.line
+
+
+def test_a_column_that_is_left_out_may_be_anything() -> None:
+    assert check("openpi", Openpi(WANTS, WIDE_WITH_NAN), *TASK, COLUMNS).fits
 
 
 @pytest.mark.parametrize(

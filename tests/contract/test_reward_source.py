@@ -13,6 +13,7 @@ from robot_rl.ports import RewardResult, RewardSource
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.reward.success.model import ClassifierReward
 from robot_rl.reward.vlm.source import VlmReward
+from robot_rl.run.rounds import Unsaid
 from robot_rl.tasks import ReachTask
 from robot_rl.tasks.common import tool_down, upright
 from robot_rl.types import RobotState
@@ -109,3 +110,12 @@ def test_what_the_state_does_not_show_is_nobodys_truth() -> None:
         assert result.success and result.terminated and result.truth is None
     (unlabelled,) = said(VlmReward(rule), 0.0)
     assert unlabelled.success is None and unlabelled.truth is None
+    assert not VlmReward(rule).knows and VlmReward(PredicateReward(TASK)).knows
+
+
+@pytest.mark.parametrize("source", [PredicateReward, VlmReward])
+def test_on_the_arm_what_nobody_has_said_is_open(source: Any) -> None:
+    """An evaluation of a model's run asks a person, too, where the state tells nothing."""
+    open_ = Unsaid(source(PredicateReward(Unknown()) if source is VlmReward else Unknown()))
+    (result,) = said(open_, 0.0, purpose="eval")
+    assert result.success is None and result.reward is None

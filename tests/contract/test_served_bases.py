@@ -22,7 +22,7 @@ import zmq
 from numpy.typing import NDArray
 
 from robot_rl.config.registry import resolve
-from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError
+from robot_rl.errors import ConfigError, LinkError, RobotRLError, SetupError, SpecError
 from robot_rl.link.auth import load_keys, make_keys
 from robot_rl.link.config import LinkConfig
 from robot_rl.policy.base import groot, openpi, openvla, served
@@ -334,7 +334,10 @@ def test_the_served_policy_listens_to_one_address_with_keys(tmp_path: Path) -> N
         taken.listen()
         make_keys(tmp_path / "keys", served.NAMES)
         where = LinkConfig(host="127.0.0.1", port=taken.getsockname()[1])
-        with pytest.raises(LinkError, match="cannot listen"):
+        with pytest.raises(SetupError, match="the port is in use"):
+            served.PolicyServer(Fixed(), SPEC, load_keys(tmp_path / "keys", "policy"), where)
+        where = LinkConfig(host="203.0.113.7", port=1)
+        with pytest.raises(SetupError, match="an IP address of this machine"):
             served.PolicyServer(Fixed(), SPEC, load_keys(tmp_path / "keys", "policy"), where)
 
 

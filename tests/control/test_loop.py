@@ -151,6 +151,27 @@ def test_a_person_who_hits_something_aborts_the_episode() -> None:
     assert loop.run_episode(start()).ending is Ending.ABORTED
 
 
+@pytest.mark.parametrize(("person", "ending"), [(True, Ending.ABORTED), (False, Ending.TERMINATED)])
+def test_a_person_who_hits_something_and_lets_go_does_not_leave_it_to_the_policy(
+    person: bool, ending: Ending
+) -> None:
+    """The arm touches in tick 3; the gate goes on saying so when the policy has its turn again."""
+    gate = holding("force: contact")
+    hold = gate.judge
+    assert hold is not None
+    gate.judge = lambda command: (
+        hold(command)
+        if operator.tick > 3
+        else Verdict(command.sequence, Outcome.PASS, "", command, command.stamp_s)
+    )
+    operator = FakeOperator(lambda tick: person and tick < 5, unit(0.2))
+    loop, _, rows = make_loop(action=unit(0.2), operator=operator, gate=gate)
+    summary = loop.run_episode(start())
+    steps, _, _ = split(rows)
+    assert summary.ending is ending
+    assert steps[-1].driver is Driver.POLICY and steps[0].driver.is_human is person
+
+
 @pytest.mark.parametrize("word", [True, False])
 def test_a_persons_word_ends_the_episode_and_is_its_reward(word: bool) -> None:
     operator = FakeOperator(lambda _tick: False, unit(0.2))

@@ -222,6 +222,25 @@ def test_an_exam_that_is_lost_does_not_go_on() -> None:
     assert [x["exam/success"] for x in lines.lines if "exam/success" in x] == [0.0]
 
 
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_an_exam_that_somebody_stops_is_held_again(succeeds: bool, tmp_path: Path) -> None:
+    train = dataclasses.replace(TRAIN, target_success=0.999, exam_failures=1000)
+    session, starts, lines = make_session(train=train, succeeds=succeeds)
+    session.progress.recent.extend([(True, 0.0)] * WINDOW)
+    session.progress.env_steps = session.progress.next_exam = 50
+
+    def exams() -> int:
+        return sum(s.purpose == "eval" for s in starts)
+
+    session.stopping = lambda: "asked to stop" if exams() == 4 else ""
+    with Store(tmp_path / "s.sqlite", spec=TASK.spec, reserve_bytes=0) as store:
+        session.store = store
+        session.practice()
+        assert exams() == 4 and not session.progress.mastered
+        assert restore_progress(store, "r", "a").next_exam == session.progress.next_exam == 50
+    assert not any("exam/success" in line for line in lines.lines)
+
+
 def test_an_exam_that_is_undecided_when_the_time_is_up_ends_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -266,12 +285,33 @@ def test_a_restarted_session_continues_from_the_store(tmp_path: Path) -> None:
         assert (again.demos, again.env_steps) == (2, 5)
         assert again.practice_s == pytest.approx(session.progress.practice_s)
         assert list(again.recent) == list(session.progress.recent)
+        session.progress.trained_s = 0.0
+        session._opened_s -= 600.0  # ten minutes of work
+        session.remember()
+        anew = session_of(experiment(TRAIN), loop, reset, metrics=Lines(), store=store)
+        assert anew.remember() == pytest.approx(600.0, abs=30.0)  # goes on where it stopped
         # killed in the middle of an episode: its steps were practised all the same
         store.append(episode_rows(TASK.spec, EpisodeId("r", "a", 7), 3, ending=None))
         store.recover("r", "a")
         after = restore_progress(store, "r", "a")
         assert (after.next_episode, after.env_steps) == (8, 8)
         assert list(after.recent) == list(again.recent)
+
+
+def test_an_episode_that_is_cut_short_says_nothing_about_the_policy() -> None:
+    session, starts, _ = make_session(train=dataclasses.replace(TRAIN, max_env_steps=6))
+    run = session.loop.run_episode
+
+    def cut(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        summary = run(start, deterministic=deterministic)
+        if start.id.episode % 2:
+            summary.ending, summary.success = Ending.ABORTED, False
+        return summary
+
+    session.loop.run_episode = cut  # type: ignore[method-assign]
+    session.practice()
+    assert len(starts) >= 6 and session.progress.success_rate == 1.0
+    assert len(session.progress.recent) < len(starts)
 
 
 def test_cycle_time_is_over_successes_only() -> None:

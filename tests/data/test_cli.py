@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from robot_rl.cli import export, import_, progress
+from robot_rl.cli import export, import_, progress, replay, report, verify
+from robot_rl.cli.common import existing_run
 from robot_rl.errors import ConfigError, StoreError
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.store import Store
+from robot_rl.studio.run import Run
+from robot_rl.types import Label
 from tests.support.data_samples import files, made_episode
 from tests.support.synthetic_run import write_run
 
@@ -41,6 +45,69 @@ def test_out_and_in_again(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f"train.dataset={demos}" in capsys.readouterr().out
     before = files(out)
     assert export.run(words) == 0 and files(out) == before, "complete: nothing is written"
+
+
+def test_what_was_imported_is_a_run(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, demos, again = tmp_path / "out", tmp_path / "demos", tmp_path / "again"
+    assert export.run([str(run), "--to", "lerobot", "--out", str(out)]) == 0
+    words = [str(out), TASK, "--out", str(demos)]
+    assert import_.run(words) == 0
+    assert existing_run(demos) == demos and Experiment.load(demos).name == "peg_insert_easy"
+    assert verify.run([str(demos)]) == 0
+    assert report.run([str(demos)]) == 0
+    seen = Run(demos, "demos")
+    seen.look(time.monotonic() + 5.0)
+    assert seen.state == "ended" and seen.figures.env_steps == 0
+    assert export.run([str(demos), "--to", "lerobot", "--out", str(again)]) == 0
+    before = files(demos)
+    assert import_.run(words) == 0 and files(demos) == before, "complete: nothing is written"
+    with pytest.raises(StoreError, match="imported or generated"):
+        replay.run([str(demos)])
+    assert files(demos) == before
+
+
+def test_an_export_counts_what_a_filter_left_out(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(run / "store.sqlite") as store:
+        id_ = store.episodes()[0].id
+        store.append([Label(id_, n, n, "leave_out", 1.0, "filter", "filter", n) for n in range(3)])
+    out = tmp_path / "out"
+    assert export.run([str(run), "--to", "lerobot", "--out", str(out)]) == 0
+    assert "3 of these steps were left out of training" in capsys.readouterr().out
+    assert json.loads((out / "robot_rl.json").read_text())["left_out_of_training"] == 3
+
+
+def test_an_import_of_an_older_version_becomes_a_run_and_keeps_its_labels(
+    run: Path, tmp_path: Path
+) -> None:
+    out, demos = tmp_path / "out", tmp_path / "demos"
+    export.run([str(run), "--to", "lerobot", "--out", str(out)])
+    words = [str(out), TASK, "--out", str(demos)]
+    import_.run(words)
+    for name in ("config.yaml", "run.json", "limits.yaml", "record.process.json"):
+        (demos / name).unlink()
+    with Store(demos / "store.sqlite") as store:
+        said = store.meta("import")
+        store.set_meta("import", {k: v for k, v in said.items() if k not in ("files", "source")})
+        store.append([Label(store.episodes()[0].id, 0, None, "exclude", 1.0, "human", "me", 1)])
+    with pytest.raises(ConfigError, match=r"is not a run yet(.|\n)*repeat the command"):
+        existing_run(demos)
+    assert import_.run(words) == 0 and verify.run([str(demos)]) == 0
+    with Store(demos / "store.sqlite") as store:
+        assert len(store.all_labels(["exclude"])) == 1
+
+
+def test_the_folder_of_another_run_is_not_imported_into(run: Path, tmp_path: Path) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    export.run([str(run), "--to", "lerobot", "--out", str(out)])
+    Experiment.compose([TASK, "seed=7"]).save(other)
+    before = files(other)
+    with pytest.raises(ConfigError, match="belongs to another experiment"):
+        import_.run([str(out), TASK, "--out", str(other)])
+    assert files(other) == before
 
 
 @pytest.mark.parametrize(("format_", "end"), [("mcap", "mcap"), ("rerun", "rrd")])

@@ -19,7 +19,7 @@ from robot_rl.data.episodes import (
 from robot_rl.errors import ConfigError, StoreError
 from robot_rl.store.dataset import open_store
 from robot_rl.store.store import Store
-from robot_rl.types import Ending, EpisodeId, Frame, Label, Row, Step
+from robot_rl.types import Ending, EpisodeId, Event, Frame, Label, Row, Step
 from tests.support.data_samples import made_episode, made_spec, made_store
 
 SPEC = made_spec()
@@ -94,6 +94,42 @@ def test_success_said_later_pays_and_ends_as_in_the_replay(store: Store, say: Sa
     say("keep_to", step=1, episode=3)  # the step that succeeded is cut off
     cut = read(store, choose(store)[3]).steps[-1]
     assert cut.reward != 1.0 and cut.ending is Ending.TRUNCATED
+
+
+def test_a_neutral_episode_is_no_success_whatever_was_recorded(store: Store, say: Say) -> None:
+    """Episode 1 of the samples is recorded as a success."""
+    assert read(store, choose(store)[1]).steps[-1].success is True
+    say("neutral", episode=1)
+    before = [s.reward for s in store.steps(EpisodeId("made", "arm", 1))]
+    steps = read(store, choose(store, ["excluded"])[1]).steps
+    assert (steps[-1].success, steps[-1].reward) == (None, None)
+    assert [s.reward for s in steps[:-1]] == before[:-1]
+
+
+def test_words_about_steps_that_are_cut_off_are_left_out(store: Store, say: Say) -> None:
+    id_ = EpisodeId("made", "arm", 0)
+    store.append([Event(id_, n, step, "note", "", step) for n, step in enumerate((-1, 1, 3, 5))])
+    for step in (1, 3, 5):
+        say("shows", step=step)
+    say("keep_from", step=2)
+    say("keep_to", step=4)
+    episode = read(store, choose(store)[0])
+    assert [e.step for e in episode.events] == [3]
+    assert [(x.kind, x.step) for x in episode.labels] == [
+        ("shows", 3),
+        ("keep_from", 2),
+        ("keep_to", 4),
+    ]
+    whole = read(store, choose(store, ["trimmed"])[0])
+    assert len(whole.events) == 4 and len(whole.labels) == 5
+
+
+def test_steps_that_a_filter_leaves_out_are_counted(store: Store, say: Say) -> None:
+    for step in (0, 3, 5):
+        say("leave_out", step=step)
+    assert choose(store)[0].not_learned_from == 3
+    say("keep_from", step=2)
+    assert choose(store)[0].not_learned_from == 2
 
 
 def test_nothing_left_is_an_error_that_says_why(store: Store, say: Say) -> None:

@@ -195,6 +195,18 @@ def test_a_json_without_end_is_refused(dataset: Path, text: str) -> None:
         read_all(dataset)
 
 
+def test_a_value_that_is_said_once_and_meant_a_million_times_is_refused(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("robot_rl.data.lerobot_read.MAX_FILE_BYTES", 1 << 20)
+    path = dataset / "data/chunk-000/file-000.parquet"
+    words = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), ["x" * 10_000])
+    pq.write_table(pa.table({"task": words}), path)  # a gigabyte
+    assert path.stat().st_size < 1 << 16
+    with pytest.raises(StoreError, match=r"is damaged(.|\n)*bytes unpacked"):
+        read_all(dataset)
+
+
 def test_a_file_that_unpacks_to_more_than_there_is_room_for_is_refused(
     dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

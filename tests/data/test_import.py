@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from robot_rl.errors import ConfigError, RobotRLError, SpecError, StoreError
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.store.dataset import import_dataset
 from robot_rl.store.store import Store
-from robot_rl.types import Driver, Ending, Outcome, Step
+from robot_rl.types import Driver, Ending, Label, Outcome, Step
 from tests.support.data_samples import (
     change_info,
     drop_features,
@@ -122,7 +123,17 @@ def test_rewards_are_taken_from_next_reward(ours: Path, tmp_path: Path) -> None:
         ({"next.done": True, "next.reward": 1.0}, Ending.TERMINATED, True),
         ({"next.done": True, "next.reward": 0.0}, Ending.TRUNCATED, None),
         ({"next.done": False, "next.reward": 1.0}, Ending.TRUNCATED, None),
-        ({"next.done": True, "next.truncated": False}, Ending.TERMINATED, None),
+        ({"next.done": True, "next.truncated": False}, Ending.TRUNCATED, None),
+        (
+            {"next.done": True, "next.truncated": False, "next.success": False},
+            Ending.TERMINATED,
+            False,
+        ),
+        (
+            {"next.done": True, "next.truncated": False, "next.reward": 0.0},
+            Ending.TERMINATED,
+            None,
+        ),
     ],
 )
 def test_how_an_episode_of_another_recorder_ends(
@@ -197,6 +208,95 @@ def test_an_interrupted_import_goes_on_and_a_finished_one_is_left_alone(
     with pytest.raises(ConfigError, match="another import"):
         run(ours, out, success="last")
     assert (out / STORE).read_bytes() == written
+
+
+def relabelled(tmp_path: Path) -> tuple[Path, Path]:
+    """Two exports of one store, the second after a review: the same descriptions, other labels."""
+    with made_store(tmp_path / "source.sqlite", SPEC, LENGTHS) as store:
+        write_lerobot(store, choose(store), tmp_path / "a", WriteOptions())
+        store.append(
+            [Label(s.id, 0, None, "success", 1.0, "human", "me", 1) for s in store.episodes()]
+        )
+        write_lerobot(store, choose(store), tmp_path / "b", WriteOptions())
+    info = Path("meta") / "info.json"
+    assert (tmp_path / "a" / info).read_bytes() == (tmp_path / "b" / info).read_bytes()
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_another_dataset_of_the_same_description_is_refused(tmp_path: Path) -> None:
+    a, b = relabelled(tmp_path)
+    out = tmp_path / "demos"
+    run(a, out)
+    before = files(out)
+    with pytest.raises(ConfigError, match=r"holds another dataset(.|\n)*data/chunk-000"):
+        run(b, out)
+    assert files(out) == before, "neither its rows nor what it says of itself"
+    a.rename(tmp_path / "moved")
+    run(tmp_path / "moved", out)
+    assert files(out) == before, "where a dataset lies does not matter, and nothing was imported"
+
+
+def test_another_dataset_of_the_same_pictures_count_is_refused(ours: Path, tmp_path: Path) -> None:
+    out, video = tmp_path / "demos", ours / VIDEO
+    run(ours, out)
+    changed = bytearray(video.read_bytes())
+    changed[-1] ^= 1
+    video.write_bytes(changed)
+    with pytest.raises(ConfigError, match=r"file-000\.mp4"):
+        run(ours, out)
+
+
+def stopped(source: Path, out: Path) -> None:
+    """An import that ended after two episodes."""
+
+    def stop(done: int, _all: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        import_lerobot(source, SPEC, out, ImportOptions(), stop)
+
+
+def test_an_interrupted_import_never_mixes_two_datasets(tmp_path: Path) -> None:
+    a, b = relabelled(tmp_path)
+    out = tmp_path / "demos"
+    stopped(a, out)
+    with pytest.raises(ConfigError, match="holds another dataset"):
+        run(b, out)
+    a.rename(tmp_path / "old")
+    b.rename(a)  # another export in the same place: the same command begins again
+    success = [steps[-1].success for steps in run(a, out)]
+    assert success == [True] * 3
+
+
+def test_imports_of_older_versions_go_on_and_stay(
+    ours: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They do not say what was in the files."""
+    out = tmp_path / "demos"
+
+    def forget(path: Path) -> None:
+        with Store(path) as store:
+            said = store.meta("import")
+            store.set_meta(
+                "import", {k: v for k, v in said.items() if k not in ("files", "source")}
+            )
+
+    stopped(ours, out)
+    forget(out / "import.unfinished.sqlite")
+    assert len(run(ours, out)) == 3
+    assert "an older version began this import" in caplog.text
+    forget(out / STORE)
+    before = files(out)
+    assert len(run(ours, out)) == 3
+    assert "does not say from which files" in caplog.text and files(out) == before
+
+
+def test_the_same_data_for_another_task_is_refused(theirs: Path, tmp_path: Path) -> None:
+    """A folder has one configuration, and its rows one spec."""
+    run(theirs, tmp_path / "demos")
+    with pytest.raises(SpecError, match="for another observation or action"):
+        run(theirs, tmp_path / "demos", replace(SPEC, task="other"))
 
 
 def test_the_folder_of_a_run_is_not_imported_into(ours: Path, tmp_path: Path) -> None:
@@ -381,6 +481,12 @@ def test_what_is_no_dataset_is_named(theirs: Path, tmp_path: Path) -> None:
 def test_an_unfinished_export_is_no_dataset(ours: Path) -> None:
     (ours / "meta" / "info.json").unlink()
     refused(ours, StoreError, "an export that is not finished")
+
+
+def test_bags_are_not_imported(ours: Path) -> None:
+    (ours / "meta" / "info.json").unlink()
+    (ours / "robot_rl.json").write_text('{"format": "mcap"}')
+    refused(ours, StoreError, "format mcap(.|\n)*--to lerobot")
 
 
 def test_text_of_ours_that_is_no_word_of_ours_is_refused(ours: Path) -> None:

@@ -75,6 +75,27 @@ TOPICS = {
 }
 
 
+def test_the_list_and_the_bags_say_the_same_of_the_end(store: Store, tmp_path: Path) -> None:
+    """With what people said: one is cut, the other succeeds; and nothing is told of cut steps."""
+    first, second = (s.id for s in store.episodes())
+    words = [(first, 1, 2, "keep_to", 1.0), (first, 2, 4, "shows", 1.0)]
+    words += [(first, 3, None, "success", 0.0), (second, 0, None, "success", 1.0)]
+    store.append([Label(i, n, step, k, v, "person", "ada", n) for i, n, step, k, v in words])
+    out = tmp_path / "out"
+    export(store, out)
+    listed = json.loads((out / LIST).read_text())
+    assert [row["ending"] for row in listed] == ["truncated", "terminated"]
+    kinds: list[str] = []
+    for row in listed:
+        with (out / row["file"]).open("rb") as file:
+            reader = make_reader(file)
+            found = [m for _, c, m in reader.iter_messages() if c.topic == "/robot_rl/label"]
+            about = next(reader.iter_metadata()).metadata
+        assert about["ending"] == row["ending"]
+        kinds += [k for k in ("keep_to", "shows", "success") for m in found if k.encode() in m.data]
+    assert kinds == ["keep_to", "success", "success"]
+
+
 def test_topics_have_the_types_that_the_documentation_names(store: Store, tmp_path: Path) -> None:
     export(store, tmp_path / "out")
     with (tmp_path / "out" / "episode-000000.mcap").open("rb") as file:

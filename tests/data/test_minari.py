@@ -20,7 +20,7 @@ from robot_rl.errors import ConfigError, SpecError, StoreError
 from robot_rl.store.dataset import import_dataset
 from robot_rl.store.store import Store
 from robot_rl.tasks.gym import GymTask
-from robot_rl.types import Driver, Ending, Step
+from robot_rl.types import Driver, Ending, EpisodeStart, Frame, Step
 from tests.support.gym import POINT, Point, ToGoal, register_point
 
 minari = pytest.importorskip("minari", reason="needs the extra 'minari'")
@@ -120,6 +120,9 @@ def test_every_step_is_a_demonstration_in_our_units(tmp_path: Path) -> None:
         assert (steps[-1].ending, steps[-1].success) == (Ending.TERMINATED, True)
     with Store(out / STORE) as store:
         frames = store.frames(store.episodes()[1].id)
+        found, _ = store.rows_since(0, 100_000)
+        kinds = [type(row) for row in found if row.id.episode == 1]
+        assert kinds == [EpisodeStart, Frame, *[Step, Frame] * len(theirs[1])]  # as a loop records
     assert np.array_equal([f.observation["state"] for f in frames], theirs[1].observations)
     with Store(tmp_path / "run.sqlite", spec=task.spec, reserve_bytes=0) as store:
         assert import_dataset(store, str(out), task.spec) == 3
@@ -168,6 +171,10 @@ def test_an_interrupted_import_goes_on(tmp_path: Path) -> None:
     import_minari(source, task, out)
     import_minari(source, task, out)  # complete: nothing to do
     assert len(rows(out)) == 3
+    data = next(p for p in source.rglob("*.hdf5"))
+    data.write_bytes(data.read_bytes() + b" ")
+    with pytest.raises(ConfigError, match="holds another dataset"):
+        import_minari(source, task, out)
 
 
 def test_another_environment_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.store.rows import FlatRow, flatten
 from robot_rl.store.store import Store
 from robot_rl.system.audit import AUDIT, audit, audit_into
-from robot_rl.types import EpisodeId, Label, Row
+from robot_rl.types import EpisodeId, Label, Row, Step
 
 SPEC = sample_spec()
 CONFIG = LinkConfig(port=0, reply_timeout_s=0.5, backoff_max_s=0.2)
@@ -113,6 +113,22 @@ def test_a_key_stores_neither_rows_of_another_actor_nor_a_persons_word_on_them(
         assert isinstance(learner.ask(left, learner.hello("actor-left")), Welcome)
         reply = learner.ask(left, rows(*episode_rows(SPEC, LEFT, 3), said_of(LEFT)))
         assert isinstance(reply, Ack) and reply.new == 9 and not reply.left_out
+
+
+def test_numbers_that_no_table_holds_cost_the_learner_one_message(learner: Learner) -> None:
+    """The first ended its process, the second each one that read the store afterwards."""
+    hello = learner.hello("actor-right")
+    step = next(row for row in episode_rows(SPEC, RIGHT, 1) if isinstance(row, Step))
+    with learner.peer("actor-right") as right:
+        newest = (0, "run", "actor-right", 2**63)
+        assert learner.ask(right, dataclasses.replace(hello, newest=newest)) is None
+        assert isinstance(learner.ask(right, hello), Welcome)
+        for number in (2**63 - 1, -1):
+            odd = dataclasses.replace(step, next_frame=number)
+            reply = learner.ask(right, rows(start_row(SPEC, RIGHT), odd))
+            assert isinstance(reply, Refused) and reply.code == "rows"
+        assert learner.store.last_seq() == 0
+        assert isinstance(learner.ask(right, rows(*episode_rows(SPEC, RIGHT, 1))), Ack)
 
 
 @pytest.mark.parametrize(

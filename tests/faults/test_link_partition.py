@@ -147,8 +147,8 @@ class Bench:
         while self.actor.pending_count():
             self.server.poll(5)
             assert time.monotonic() < end_s, self.client.status()
-        sent, _ = self.actor.rows_since(0, 10**6)
-        got, _ = self.learner.rows_since(0, 10**6)
+        sent, _ = self.actor.rows_since(0, 10**6, 2**40)
+        got, _ = self.learner.rows_since(0, 10**6, 2**40)
         assert [flatten(r) for r in sent] == [flatten(r) for r in got]
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ def number(episode: int) -> EpisodeId:
 
 
 def all_rows(store: Store) -> list[FlatRow]:
-    return [flatten(row) for row in store.rows_since(0, 10**6)[0]]
+    return [flatten(row) for row in store.rows_since(0, 10**6, 2**40)[0]]
 
 
 @pytest.mark.parametrize("synchronous", ["full", "episode"])

@@ -140,6 +140,7 @@ class Script:
         turn = quat_from_rotvec(rng.uniform(-ROOM_RAD, ROOM_RAD, 3))
         tcp = compose(MIDDLE, pose(rng.uniform(-ROOM_M, ROOM_M, 3), turn))
         self.robot.reset(replace(self.plan, tcp_in_base=tcp))
+        self.gate.reset()  # as a rig does: an arm that jumps is believed nothing otherwise
         self.robot.lag = rng.uniform(*LAG)
         assert self.gate.arm(LEASE)
         loop.arbiter.begin_episode()

@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import pytest
 
 from robot_rl.store.rows import flatten
 from robot_rl.store.store import Store
-from robot_rl.types import Step
+from robot_rl.types import Row, Step
 from tests.support.machines import Machines, python, two_machines
 
 pytestmark = pytest.mark.alone
@@ -32,6 +32,14 @@ RUN = (
     *("learner.min_steps=10", "learner.utd=1", "link.reply_timeout_s=2", "link.backoff_max_s=1"),
 )
 ROBOT_RL = [sys.executable, "-m", "robot_rl.cli.main"]
+
+
+def every(store: Store) -> Iterator[Row]:
+    """All rows, in commit order."""
+    rows, cursor = store.rows_since(0, 1000)
+    while rows:
+        yield from rows
+        rows, cursor = store.rows_since(cursor, 1000)
 
 
 class Trial:
@@ -119,11 +127,11 @@ class Trial:
         assert report["drained"] and report["refused"] is None, report
         (found,) = (self.folder / "learner" / "runs").rglob("learner.sqlite")
         with Store(self.robot_run / "actor.sqlite") as ours, Store(found) as theirs:
-            sent, _ = ours.rows_since(0, 10**6)
-            got, _ = theirs.rows_since(0, 10**6)
-        assert len(sent) == report["rows"] > 50
-        assert [flatten(row) for row in sent] == [flatten(row) for row in got]
-        steps = sum(isinstance(row, Step) for row in sent)
+            count = steps = 0
+            for sent, got in zip(every(ours), every(theirs), strict=True):
+                assert flatten(sent) == flatten(got)
+                count, steps = count + 1, steps + isinstance(sent, Step)
+        assert count == report["rows"] > 50
         assert report["learner"]["env_steps"] <= steps  # the last figures may be older
 
     def close(self) -> None:

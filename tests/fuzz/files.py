@@ -243,8 +243,9 @@ def _(folder: Path) -> Any:
         json.dumps([figures.findings, figures.numbers])
         found = read_run(folder)
         for key in found.keys:
-            assert found.series(key) is not None and found.last(key) is not None
-            assert found.total(key) is not None
+            aborted = key.startswith("episode/")  # may all be
+            assert found.series(key) is not None or aborted
+            assert found.last(key) is not None and found.total(key) is not None
         assert len(found.episodes()) >= 0 and found.by_arm() is not None
 
     return run

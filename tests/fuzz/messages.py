@@ -147,12 +147,13 @@ def _(_folder: Path) -> Any:
 
 @target("console_clock", "console.sockets.PageClock.stamp_s", tree="json")
 def _(_folder: Path) -> Any:
-    from robot_rl.console.sockets import PageClock
+    from robot_rl.console.sockets import PageClock, said_by
 
     clock = PageClock()
 
     def run(data: bytes) -> None:
-        assert 0.0 <= clock.stamp_s(data.decode("utf-8", "replace"), 5.0) <= 5.0
+        said = said_by(data.decode("utf-8", "replace"))
+        assert 0.0 <= clock.stamp_s(said, 5.0) <= 5.0
 
     return run
 

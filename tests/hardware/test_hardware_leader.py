@@ -14,12 +14,13 @@ pytest.importorskip("dynamixel_sdk", reason="pip install 'robot-rl[leader]'")
 pytest.importorskip("scservo_sdk", reason="pip install 'robot-rl[leader]'")
 
 from robot_rl.errors import ConfigError, LinkError, RobotRLError, SetupError
-from robot_rl.robots import Fr3, Ur5e
+from robot_rl.robots import Fr3, Panda, Robot, Ur5e
 from robot_rl.robots.chain import Chain
 from robot_rl.robots.fold import Wishes, fold
 from robot_rl.robots.urdf import parse
 from robot_rl_hardware import leader_map
 from robot_rl_hardware.leader import (
+    GELLO_SIGNS,
     SO101,
     GelloConfig,
     LeaderReader,
@@ -27,7 +28,7 @@ from robot_rl_hardware.leader import (
     So101Config,
     map_name,
 )
-from robot_rl_hardware.leader_map import LeaderMap, solve, trigger_ends
+from robot_rl_hardware.leader_map import LeaderMap, check_signs, second_pose, solve, trigger_ends
 from robot_rl_hardware.servos import DYNAMIXEL, FEETECH, TICKS, ServoLine
 from tests.support.servos import Bus, DynamixelBus, FeetechBus
 
@@ -159,6 +160,71 @@ def test_a_pose_that_is_not_the_pose_is_refused_with_the_joint() -> None:
     with pytest.raises(ConfigError, match="joint 4 of the leader") as told:
         solve(measured, Fr3().home_rad, (1,) * 7, quarters=True)
     assert "34 degrees" in told.value.got
+
+
+def test_the_signs_of_gello_are_those_that_its_makers_publish() -> None:
+    """README.md of wuphilipp/gello_software, "Joint Signs Reference"."""
+    assert GELLO_SIGNS["panda"] == (1, -1, 1, 1, 1, -1, 1)
+    assert GELLO_SIGNS["fr3"] == (1, 1, 1, 1, 1, -1, 1)
+    assert GELLO_SIGNS["ur5e"] == (1, 1, -1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("robot", [Fr3(), Panda(), Ur5e()], ids=lambda r: r.name)
+def test_a_wrong_sign_that_the_first_pose_cannot_show_is_found_by_the_second(robot: Robot) -> None:
+    config, rng = GelloConfig(), np.random.default_rng(0)
+    known, signs, _ = config.known_pose(robot)
+    aside, _ = config.second_pose(robot)
+    n = len(signs)
+    zero = rng.integers(-3, 4, n) * np.pi / 2
+    unseen = 0
+    for joint in range(n):
+        built = np.array(signs)
+        built[joint] *= -1
+        first = zero + built * (known + rng.uniform(-0.1, 0.1, n))
+        second = first + built * (aside + rng.uniform(-0.15, 0.15, n))
+        unseen += len(solve(first, known, signs, quarters=True)) == n  # no error
+        with pytest.raises(ConfigError, match="not those of its servos") as bad:
+            check_signs(first, second, signs, aside)
+        assert bad.value.summary.endswith(f"joint {joint + 1}")
+        assert f"--signs {' '.join(map(str, built))}" in bad.value.fix
+        check_signs(first, second, tuple(built), aside)
+        turns = 2 * np.pi * rng.integers(-1, 2, n)  # a Feetech begins anew after a turn
+        check_signs(first, second + turns, tuple(built), aside)
+    assert unseen == n
+
+
+@pytest.mark.parametrize("turned_rad", [0.02, 1.3])
+def test_a_joint_that_was_not_turned_by_a_little_is_refused(turned_rad: float) -> None:
+    second = np.full(6, 0.35)
+    second[4] = turned_rad
+    with pytest.raises(ConfigError, match="joint 5 of the leader was not turned") as told:
+        check_signs(np.zeros(6), second, (1,) * 6, np.full(6, 0.35))
+    assert f"{np.degrees(turned_rad):.0f} degrees" == told.value.got and told.value.fix
+
+
+def test_the_second_pose_is_told_by_what_the_tool_does() -> None:
+    aside, words = GelloConfig().second_pose(Fr3())
+    assert aside == pytest.approx(np.radians(20.0))
+    assert words[0] == "the tool goes left"
+    assert words[3] == "the tool goes up"
+    assert words[6] == "the tool turns clockwise on the spot, seen from above"
+    assert So101Config().second_pose(Fr3())[1][0] == "the tool goes right"
+
+
+def test_a_joint_at_the_end_of_its_range_is_turned_the_other_way() -> None:
+    chain, first, *others = Chain(Ur5e()), *Ur5e().home_rad
+    assert second_pose(chain, (first, *others))[1][0] == "the tool goes left"
+    aside, words = second_pose(chain, (first + 2 * np.pi, *others))  # the same place
+    assert aside[0] == pytest.approx(-np.radians(20.0)) and (aside[1:] > 0.0).all()
+    assert words[0] == "the tool goes right"
+
+
+def test_a_trigger_is_read_whatever_turns_its_servo_forgot() -> None:
+    found = LeaderMap(zero_rad=(0.0,), signs=(1,), trigger_rad=(6.1, 6.9))
+    for turns in (-2, -1, 0, 1):
+        for share in (0.0, 0.25, 1.0):
+            ticks = {1: 0, 2: round((6.1 + 0.8 * share) / (2 * np.pi) * TICKS) + turns * TICKS}
+            assert found.joints(ticks, (1, 2), 0.0).trigger == pytest.approx(share, abs=2e-3)
 
 
 def test_a_trigger_that_was_not_pulled_is_refused() -> None:

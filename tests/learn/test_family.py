@@ -46,7 +46,7 @@ def spec(images: bool = False, gripper: bool = False, base: bool = False) -> Spe
     return plain.with_base(4) if base else plain
 
 
-def small(path: Path, images: bool, **changes: str) -> tuple[Any, Spec, Data]:
+def small(path: Path, images: bool, **changes: Any) -> tuple[Any, Spec, Data]:
     """A shipped algorithm with small networks, on a base if it needs one; spec and data for it."""
     text = yaml.safe_load(path.read_text()) | {"batch_size": 16} | changes
     text |= {"width": 16} if text["name"] == "bc_act" else {"hidden": [16]}
@@ -144,6 +144,22 @@ def test_every_tensor_of_an_update_lives_on_the_learners_device(path: Path, imag
     state = algo.state_dict()
     assert {v.device.type for k, v in state.items() if k != "generator"} == {"meta"}
     assert algo.act(sample.observation(4), False).device.type == "meta"
+
+
+@pytest.mark.parametrize("name", ["qc", "pa_rl", "expo"])
+@pytest.mark.parametrize("policy_tau", [0.005, 1.0])
+def test_critics_that_choose_know_the_encoder_that_travels_with_them(
+    name: str, policy_tau: float
+) -> None:
+    """The slow ones learned with the slow encoder, the fast ones with the fast one."""
+    path = CONFIGS[0].with_name(f"{name}.yaml")
+    config, space, sample = small(path, images=True, policy_tau=policy_tau)
+    algo = config.make(space, 0)
+    algo.update(sample)
+    sent, slow = algo.actor_state(), policy_tau < 1.0
+    for key, fast in (("encoder", algo.actor["encoder"]), ("critic", algo.critic)):
+        assert not torch.equal(fast, algo.slow[key])
+        assert torch.equal(sent[key], algo.slow[key] if slow else fast)
 
 
 def test_a_gpu_that_is_not_there_is_named() -> None:

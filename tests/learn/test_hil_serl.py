@@ -272,6 +272,33 @@ def test_behaviour_cloning_learns_the_mapping() -> None:
     assert (got[clear, 6] == np.sign(state[clear, 0])).mean() > 0.95
 
 
+@pytest.mark.parametrize("before", ["bc", "iql", "calql"])
+def test_a_gripper_that_was_cloned_is_no_critic_of_its_commands(before: str) -> None:
+    """Logits are not values: IQL has values beside them, a clone has none."""
+    small = {"hidden": [16, 16], "batch_size": 32}
+    old = resolve("algo", {"name": before, **small}).make(spec(gripper=True), 5)
+    algo, fresh = learner(gripper=True), learner(gripper=True)
+    for _ in range(3):
+        old.update(Fixed(7, reward=1.0))
+    was = old.state_dict()
+    algo.start_from(was)
+    now, unlike = algo.state_dict(), fresh.state_dict()
+    assert torch.equal(now["actor/policy"], was["actor/policy"])
+    want = {
+        "bc": unlike["actor/gripper"],
+        "iql": was.get("gripper_critic"),
+        "calql": was["actor/gripper"],
+    }[before]
+    assert want is not None and torch.equal(now["actor/gripper"], want)
+    slow = was["gripper_slow"] if before == "calql" else want
+    assert torch.equal(now["gripper_slow"], slow)
+    moment = "critic_optimizer/gripper/exp_avg"
+    assert torch.equal(now[moment], (was if before == "calql" else unlike)[moment])
+    again = resolve("algo", {"name": "iql", **small}).make(spec(gripper=True), 6)
+    again.start_from(was)  # IQL's gripper is a policy
+    assert torch.equal(again.state_dict()["actor/gripper"], was["actor/gripper"])
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -15,7 +15,7 @@ import torch
 
 from robot_rl.errors import CheckpointError, ConfigError, RobotRLError, StoreError
 from robot_rl.learn import ranks
-from robot_rl.learn.algos import HilSerlConfig
+from robot_rl.learn.algos import HilSerlConfig, Td3Config
 from robot_rl.learn.algos.base import Trained
 from robot_rl.learn.checkpoint import CheckpointFolder, read_checkpoint
 from robot_rl.learn.learner import Learner, LearnerConfig
@@ -437,6 +437,30 @@ def test_without_memory_it_learns_from_half_of_a_batch_once_and_then_says_what_t
     monkeypatch.setattr(whole, "_draw", noted(whole))
     whole.update(4)
     assert halves == {size // 2 for size in asked}
+
+
+@pytest.mark.parametrize(
+    "algo", [ALGO, Td3Config(hidden=(16,), batch_size=15, critic_actor_ratio=4)]
+)
+def test_of_half_a_batch_every_step_gets_its_part(
+    algo: Any, store: FakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = Learner(CONFIG, algo, SPEC, store, run_dir=tmp_path, seed=0, clock=ManualClock())
+    learner.ingest()
+    learner._room.short(torch.OutOfMemoryError("CUDA out of memory"))
+    parts: list[int] = []
+    step, metrics = learner.algo.critic_step, {}  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        learner.algo, "critic_step", lambda b: (parts.append(len(b.reward)), step(b))[1]
+    )
+    before = learner.algo.actor_state()["policy"].clone()
+    for _ in range(3):
+        metrics = learner.algo.update(learner._sample)
+    assert set(parts) == {algo.batch_size // 2}
+    assert torch.isfinite(metrics["actor/loss"]) and torch.isfinite(metrics["critic/loss"])
+    assert int(metrics["optimizer/bad_in_a_row"]) == int(metrics["optimizer/skipped"]) == 0
+    assert not torch.equal(learner.algo.actor_state()["policy"], before)
+    learner.close()
 
 
 def test_metrics_have_stable_keys(store: FakeStore, tmp_path: Path) -> None:

@@ -225,6 +225,37 @@ def test_a_frozen_trunk_looks_once_and_says_the_same() -> None:
     assert 0 < int(moved.sum()) < len(before)
 
 
+@pytest.mark.parametrize("taco_weight", [0.0, 1.0])
+def test_weight_decay_leaves_a_frozen_trunk_as_it_is(taco_weight: float) -> None:
+    config = replace(
+        CONFIG, encoder=replace(TINY, frozen=True), critic_weight_decay=1.0, taco_weight=taco_weight
+    )
+    algo, encoder = learner(config), Encoder(config.encoder, SHAPES)
+    before = algo.actor["encoder"].detach().clone()
+    for _ in range(5):
+        algo.update(Sampler())
+    for tensor in (algo.actor["encoder"].detach(), algo.actor_state()["encoder"]):
+        now, was = encoder._views(tensor), encoder._views(before)
+        assert all(torch.equal(now[k], v) == (".trunk." in k) for k, v in was.items())
+
+
+@pytest.mark.usefixtures("vision")
+@pytest.mark.parametrize("frozen", [True, False])
+def test_weight_decay_leaves_batch_statistics_as_they_are(frozen: bool) -> None:
+    seen = EncoderConfig(trunk="torchvision/resnet18", latent=6, frozen=frozen, cameras=("wrist",))
+    algo = learner(replace(CONFIG, encoder=seen, critic_weight_decay=1.0))
+    eyes = algo.net.encoder
+    assert eyes is not None
+    before = algo.actor["encoder"].detach().clone()
+    for _ in range(2):
+        algo.update(Sampler())
+    now = eyes._views(algo.actor["encoder"].detach())
+    for key, was in eyes._views(before).items():
+        fixed = "running" in key or (frozen and ".trunk." in key)
+        assert not fixed or torch.equal(now[key], was), key
+    assert not torch.equal(algo.actor["encoder"].detach(), before)
+
+
 def test_behind_a_frozen_trunk_the_replay_keeps_features_instead_of_images() -> None:
     encoder = replace(TINY, frozen=True, shift_px=0)
     config = replace(CONFIG, encoder=encoder)

@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robot_rl.control.arbiter import Arbiter, ArbiterConfig
 from robot_rl.errors import SpecError
 from robot_rl.learn.frames import in_memory, on_device, on_disk
 from robot_rl.learn.replay import Replay, View
 from robot_rl.types import Driver, Ending, Label, Row, Step
 from tests.support.corrected import corrected, with_segments
+from tests.support.fakes import TASK, FakeOperator, make_loop
+from tests.support.fakes import start as header
 from tests.support.replay_rows import SPEC, episode, episode_id, gappy_stream
 
 GAMMA = 0.9
@@ -90,6 +93,42 @@ def test_a_takeover_within_n_steps_is_discounted_like_a_reward() -> None:
     }
 
 
+def charged(held: str, **config: float) -> list[int]:
+    """Steps that count as the last before a takeover, of an episode that an arbiter ran.
+
+    held: "x" for each tick in which the person holds the device, "." for each of the others.
+    """
+    own = np.full(TASK.spec.action.size, -0.1, np.float32)
+    operator = FakeOperator(lambda tick: held[tick : tick + 1] == "x", -own)
+    loop, _, rows = make_loop(action=own, operator=operator)
+    loop.arbiter = Arbiter(ArbiterConfig(**config), TASK.spec.action.size)  # type: ignore[arg-type]
+    loop.run_episode(header())
+    replay = Replay(TASK.spec, 1000)
+    replay.ingest(rows)
+    steps = replay.episodes[header().id].steps
+    return [n for n, slot in steps.items() if replay.steps.before_takeover[slot]]
+
+
+@pytest.mark.parametrize(
+    ("held", "config", "last"),
+    [
+        ("...xxx...xx", {}, [2, 8]),
+        ("...xxxx....xx", {"debounce_samples": 2}, [2, 10]),
+        ("...xxxx....xx", {"debounce_samples": 3}, [2]),  # held too briefly the second time
+        (".x.xxxx", {"debounce_samples": 2}, [2]),  # a bump, then a takeover
+        ("...xx..xx", {"hold_s": 0.5}, [2]),  # gripped again: the policy did nothing since
+        ("...xx..xx", {"hold_s": 0.05}, [2, 6]),  # it drove in one tick
+        ("...xx.xxx..xxx", {"hold_s": 0.5, "debounce_samples": 2}, [2]),
+        ("xxx...", {"debounce_samples": 2}, []),
+    ],
+)
+def test_a_takeover_is_charged_to_what_the_policy_did_last(
+    held: str, config: dict[str, float], last: list[int]
+) -> None:
+    """Not to the robot's standing still between two drivers, which the arbiter does."""
+    assert charged(held, **config) == last
+
+
 def test_returns_to_go_are_discounted_and_follow_later_labels() -> None:
     replay = Replay(SPEC, 100, view=View(gamma=GAMMA))
     replay.ingest(corrected(0, [Driver.POLICY] * 3))
@@ -122,6 +161,23 @@ def test_recent_steps_get_their_share() -> None:
     batch = replay.sample(4000, 0.0, np.random.default_rng(0))
     newest = float((batch.action[:, 0] == 19).mean())
     assert newest == pytest.approx(0.5 + 0.5 / 20, abs=0.03)
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize("demo_fraction", [0.0, 0.5])
+def test_every_part_of_a_batch_has_its_share_of_recent_steps(
+    parts: int, demo_fraction: float
+) -> None:
+    """The policy learns from the last part alone."""
+    replay = Replay(SPEC, 2000, view=View(recent_fraction=0.5, recent_steps=10))
+    replay.ingest(episode(100, purpose="demo", driver=Driver.DEMO))
+    for number in range(100):
+        replay.ingest(episode(number, length=10))
+    batch = replay.sample(4000, demo_fraction, np.random.default_rng(0))
+    for rows in np.array_split(np.arange(4000), parts):
+        online = batch.action[rows][~batch.human[rows], 0]
+        assert len(online) == pytest.approx(len(rows) * (1.0 - demo_fraction), abs=1)
+        assert float((online == 99).mean()) == pytest.approx(0.5 + 0.5 / 100, abs=0.03)
 
 
 def test_frames_elsewhere_read_like_frames_in_memory(tmp_path: Path) -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 import stat
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from robot_rl.config.registry import resolve
 from robot_rl.errors import ConfigError, LinkError, SetupError
-from robot_rl.link.auth import ensure_keys, keys_for, load_keys, make_keys, role_of
+from robot_rl.link import auth
+from robot_rl.link.auth import (
+    LinkSetupError,
+    ensure_keys,
+    keys_for,
+    load_keys,
+    make_keys,
+    role_of,
+)
 from robot_rl.link.config import LinkConfig
 
 
@@ -102,3 +113,29 @@ def test_config_is_registered_and_knows_loopback() -> None:
     assert resolve("link", {"name": "local"}) == LinkConfig()
     assert LinkConfig().is_loopback and LinkConfig(host="localhost").is_loopback
     assert not LinkConfig(host="10.0.0.1").is_loopback and not LinkConfig(host="gpu").is_loopback
+
+
+def test_a_port_that_another_learner_has_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(auth, "ENDS_S", 0.0)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = LinkConfig(port=other.getsockname()[1])
+        with pytest.raises(LinkSetupError, match="another learner listens") as refused:
+            auth.need_port(taken)
+        said = refused.value.fix.partition("link.port=")[2].split()[0]
+        auth.need_port(LinkConfig(port=int(said)))
+        auth.need_port(LinkConfig(port=0))
+        auth.need_port(replace(taken, host="192.0.2.7"))  # of another machine: it will say
+    auth.need_port(taken)
+
+
+def test_a_learner_that_is_about_to_end_is_waited_for() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        threading.Timer(0.3, other.close).start()
+        auth.need_port(LinkConfig(port=port))

@@ -260,6 +260,21 @@ def test_a_leader_that_is_elsewhere_is_refused_and_says_which_joint_by_how_much(
     assert arm.device.problem == "" and arm.poll(0.3, "drive").driving
 
 
+def test_whole_turns_that_a_servo_forgot_do_not_count() -> None:
+    turns = 2 * np.pi * np.array((1, -1, 0, 2, 0, -3, 1))
+    arm = Arm()
+    arm.q += turns
+    arm.poll(0.4)
+    said = arm.poll(0.3, "drive")
+    assert said.driving and arm.device.problem == "" and jump(said, arm.world.tcp)[0] < LIMIT_M
+    arm = Arm()
+    arm.q += turns
+    arm.q[3] += 0.3  # beside the turns it is elsewhere
+    arm.poll(0.5)
+    assert not arm.poll(held="drive").driving
+    assert f"move {ROBOT.joint_names[3]} by -17 deg" in arm.device.problem
+
+
 def test_a_person_may_say_how_it_went_while_the_leader_is_elsewhere() -> None:
     arm = Arm()
     arm.q[3] += 0.3

@@ -191,6 +191,18 @@ def test_a_device_that_vanishes_while_held_stops_and_must_be_let_go_of() -> None
     assert hand.rested().feel({"tx": 1.0}, "drive").driving
 
 
+def test_a_page_in_whose_seat_nobody_is_is_no_device_to_plug_in() -> None:
+    page, device = Handset(CONFIG, 7, absent="take the seat"), Handset(CONFIG, 7)
+    reading = DeviceReading(100.0, np.zeros(6))
+    page.feed(None, 100.0)
+    device.feed(None, 100.0)
+    assert page.problem == "take the seat" and "plug it in" in device.problem
+    for silent_s, there in ((0.5, "said nothing"), (30.0, "take the seat")):
+        page.feed(reading, 100.0 + silent_s)
+        device.feed(reading, 100.0 + silent_s)
+        assert there in page.problem and "said nothing" in device.problem
+
+
 @pytest.mark.parametrize("age_s", [0.11, 5.0, -0.5, float("nan"), float("inf")])
 def test_a_reading_that_is_too_old_or_from_the_future_lets_go(age_s: float) -> None:
     hand = Hand().rested()

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from robot_rl.errors import ConfigError, LinkError, RobotRLError
 from robot_rl.geometry import pose
 from robot_rl.link.panel import STAMP, ControlSender, decode, socket_address
-from robot_rl.operate.devices import make_operator
+from robot_rl.operate.devices import Here, make_operator
+from robot_rl.operate.following import Following
 from robot_rl.operate.handset import HELD, DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.held import HeldDevice
-from robot_rl.operate.remote import ConsoleConfig, ConsoleSource, Either, parse
+from robot_rl.operate.remote import TAKE_SEAT, ConsoleConfig, ConsoleSource, Either, parse
 from robot_rl.ports import OperatorInput
 from robot_rl.types import RobotState
 from tests.support.fakes import TASK, FakeOperator
@@ -189,6 +190,15 @@ def state_at(stamp_s: float) -> RobotState:
     """A robot at rest."""
     zero = np.zeros(6)
     return RobotState(stamp_s, np.zeros(7), np.zeros(7), pose((0.5, 0, 0.2)), zero, zero, 0.0)
+
+
+def test_while_nobody_is_at_the_page_the_seat_is_what_a_person_reads_about(tmp_path: Path) -> None:
+    person = make_operator(ConsoleConfig(), TASK, Here(tmp_path))
+    assert isinstance(person, HeldDevice)
+    person.poll(state_at(0.0))
+    assert person.problem == TAKE_SEAT
+    assert isinstance(person.source, Following) and isinstance(person.source.source, ConsoleSource)
+    person.source.source.close()
 
 
 def test_lockstep_has_no_page() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 
 from robot_rl.errors import LinkError, SpecError
 from robot_rl.learn.algos import HilSerlConfig
-from robot_rl.policy.runtime import PolicyRuntime
+from robot_rl.policy.runtime import PolicyRuntime, load_policy, save_policy
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.types import Weights
 
@@ -114,3 +115,21 @@ def test_damaged_foreign_and_nan_weights_leave_the_ones_in_use(tmp_path: Path) -
             policy.load(bad)
     assert policy.version == 3
     assert (policy.act(OBSERVATION, True) == before).all()
+
+
+def test_a_saved_policy_is_on_the_disk_and_its_manifest_comes_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    rename = Path.replace
+
+    def renamed(self: Path, target: Path) -> Path:
+        did.append(target.name)
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: did.append("sync"))
+    monkeypatch.setattr(Path, "replace", renamed)
+    good = weights()
+    save_policy(tmp_path, good, SPEC)
+    assert did == ["sync", "policy.safetensors", "sync", "sync", "policy.json", "sync"]
+    assert load_policy(tmp_path, SPEC) == good

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.learn.algos.resfit import ResFitConfig
 from robot_rl.learn.replay import Replay
+from robot_rl.policy.base.fit import Fit, latency_finding
+from robot_rl.policy.base.mapping import SlowConfig
 from robot_rl.policy.base.schedule import AsyncSchedule
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.policy.runtime import PolicyRuntime
@@ -95,6 +97,31 @@ def test_an_answer_that_took_four_ticks_begins_with_its_fourth_action(
         assert not schedule.problem
     assert ticks == list(range(30))  # whatever the delay, tick t carries out the action for t
     assert base.asked in (8, 9)  # one question at a time; the ninth is on its way
+
+
+@pytest.mark.parametrize("execute", [1, 4, 8])
+@pytest.mark.parametrize("late", range(2, H))
+def test_base_check_tells_that_one_late_answer_aborts_an_episode(
+    base: Slow, execute: int, late: int
+) -> None:
+    schedule, questions = AsyncSchedule(base, execute=execute, ahead=1), set[int]()
+    schedule.begin_episode()
+    base.go.release()
+    for tick in range(60):  # each answer takes a tick, and the fifth takes longer
+        look(schedule, tick)
+        questions.add(schedule._asked_tick)
+        takes = late if len(questions) == 5 else 1
+        if schedule._asked is not None and schedule._tick + 1 - schedule._asked_tick >= takes:
+            answer(base, schedule)
+        if schedule.problem:
+            break
+    base.go.release()
+    schedule.close()
+    period_s = 1.0 / TASK.spec.control_hz
+    took_s = [0.5 * period_s] * 19 + [(late - 0.5) * period_s]
+    found = latency_finding(took_s, period_s, H, SlowConfig(execute=execute), TASK.spec)
+    assert found.fit is (Fit.UNSAID if schedule.problem else Fit.YES)
+    assert ("1 of 20 answers came too late" in found.said) == bool(schedule.problem)
 
 
 def test_the_next_chunk_is_asked_for_when_it_is_time(base: Slow) -> None:

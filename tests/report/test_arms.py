@@ -40,6 +40,16 @@ def test_the_report_adds_the_arms_up_and_shows_each(tmp_path: Path) -> None:
     assert left in text and right in text
 
 
+def test_aborted_episodes_do_not_lower_the_success_of_an_arm(tmp_path: Path) -> None:
+    path = tmp_path / "arms" / "left" / "metrics.jsonl"
+    write_lines(path, 3, 1.0)
+    with path.open("a") as file:
+        aborted = {"episode/success": 0.0, "episode/aborted": 1.0, "episode/length": 10}
+        file.write(json.dumps(aborted | {"time_s": 9.0, "env_steps": 40}) + "\n")
+    text = write_report(tmp_path).read_text()
+    assert "<td>left</td><td>4</td><td>40</td><td>100 %</td>" in text
+
+
 def test_one_arm_has_no_table(tmp_path: Path) -> None:
     write_lines(tmp_path / "run" / "metrics.jsonl", 3, 1.0)
     assert read_run(tmp_path / "run").by_arm() == {}

@@ -13,8 +13,13 @@ from robot_rl.control.statistics import over_seeds
 from robot_rl.report.curves import WINDOW, learning_curve, picture
 
 
-def run(folder: Path, outcomes: list[tuple[bool, int]], length: int = 10) -> Path:
-    """A run folder with practice episodes (success, takeovers) of `length` steps each."""
+def run(
+    folder: Path, outcomes: list[tuple[bool, int]], length: int = 10, abort: bool = False
+) -> Path:
+    """A run folder with practice episodes (success, takeovers) of `length` steps each.
+
+    abort: what did not succeed was aborted.
+    """
     folder.mkdir()
     lines = [
         {
@@ -22,6 +27,7 @@ def run(folder: Path, outcomes: list[tuple[bool, int]], length: int = 10) -> Pat
             "time_s": float(i),
             "episode/success": float(success),
             "episode/takeovers": float(takeovers),
+            "episode/aborted": float(abort and not success),
         }
         for i, (success, takeovers) in enumerate(outcomes)
     ]
@@ -47,6 +53,15 @@ def test_a_run_that_ended_early_keeps_its_last_episodes(tmp_path: Path) -> None:
     long = run(tmp_path / "long", [(False, 0)] * 5 * WINDOW)
     curve = learning_curve([short, long])
     assert curve is not None and curve.success[-1] == pytest.approx(0.5)
+
+
+def test_aborted_episodes_are_no_failures(tmp_path: Path) -> None:
+    outcomes = [(True, 0), (False, 0)] * WINDOW
+    aborted = run(tmp_path / "aborted", outcomes, abort=True)
+    failed = run(tmp_path / "failed", outcomes)
+    for folder, success in ((aborted, 1.0), (failed, 0.5)):
+        curve = learning_curve([folder])
+        assert curve is not None and curve.success[-1] == success
 
 
 def test_without_practice_there_is_no_curve(tmp_path: Path) -> None:

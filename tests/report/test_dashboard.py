@@ -38,6 +38,21 @@ def test_the_same_episode_sent_twice_counts_once() -> None:
     assert "episodes 1" in board.line()
 
 
+def test_episodes_of_several_arms_are_all_counted() -> None:
+    board, _ = _board()
+    for _ in range(3):
+        for arm, success in (("left", 1.0), ("right", 0.0)):
+            board.update({"arm": arm, "episode/index": 3, "episode/success": success})
+    assert "episodes 2" in board.line() and "success, last 20 50 %" in board.line()
+
+
+def test_an_aborted_episode_is_neither_success_nor_failure() -> None:
+    board, _ = _board()
+    board.update({"episode/index": 0, "episode/success": 1.0, "episode/aborted": 0.0})
+    board.update({"episode/index": 1, "episode/success": 0.0, "episode/aborted": 1.0})
+    assert "episodes 2" in board.line() and "success, last 20 100 %" in board.line()
+
+
 def test_state_word_is_on_top_and_missing_figures_are_dashes() -> None:
     board, _ = _board()
     board.update({"state": "protective stop", "nobody/knows": 3})

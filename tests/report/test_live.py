@@ -10,10 +10,14 @@ import cv2
 import numpy as np
 import pytest
 
-from robot_rl.errors import SetupError
+import robot_rl.run.train
+from robot_rl.cli.train import train_with_dashboard
+from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.geometry import pose
 from robot_rl.report import live
+from robot_rl.report.report import write_report
 from robot_rl.report.rundata import FIRST_SUCCESS
+from robot_rl.run.experiment import Experiment
 from robot_rl.store.scenes import SCENES, SceneLog
 from robot_rl.types import EpisodeId, Frame, RobotState
 from tests.support.synthetic_run import write_run
@@ -115,7 +119,46 @@ def test_the_last_report_is_not_replaced_by_an_older_one(tmp_path: Path) -> None
     assert writer is not None
     report = shown.write()
     assert writer.poll() is not None  # it has ended, one way or the other
-    assert "still going on" not in report.read_text()
+    assert report is not None and "still going on" not in report.read_text()
+
+
+def test_a_run_goes_on_without_its_report(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> Any:
+        raise OSError(28, "No space left on device")
+
+    shown = live_report(tmp_path)
+    shown._pause_s = 0.0
+    monkeypatch.setattr(live.subprocess, "Popen", full)
+    shown.update({})
+    assert "the report was not written: [Errno 28]" in caplog.text
+    (tmp_path / "config.yaml").write_text("[no, keys]")
+    caplog.clear()
+    record(tmp_path, 0)
+    shown.update(episode(0, 1.0, 0.0))
+    assert "holds something that no run writes" in caplog.text
+    assert f"{tmp_path / FIRST_SUCCESS}\n" in caplog.text  # and not in a report
+    assert shown.write() is None
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RobotRLError("the learner died")])
+@pytest.mark.parametrize("figures", [True, False])
+def test_a_run_that_is_stopped_or_fails_leaves_its_last_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, figures: bool
+) -> None:
+    page = write_report(write_run(tmp_path), again_s=10.0)
+
+    def train(_experiment: Experiment, watch: Any) -> dict[str, Any]:
+        if figures:
+            watch(episode(0, 0.0, 0.0))
+        raise error
+
+    monkeypatch.setattr(robot_rl.run.train, "train", train)
+    with pytest.raises(type(error)):
+        train_with_dashboard(Experiment.compose(["experiment=reach", f"run_dir={tmp_path}"]))
+    going_on = "still going on" in page.read_text(), "refresh" in page.read_text()
+    assert going_on == ((False,) * 2 if figures else (True,) * 2)  # else it is another process's
 
 
 def test_a_report_that_takes_long_is_written_less_often(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,8 +20,8 @@ from robot_rl.control import statistics as stats
 from robot_rl.errors import ConfigError
 from robot_rl.report import svg
 from robot_rl.report.report import render, write_report
-from robot_rl.report.rundata import RunData, read_run
-from tests.support.synthetic_run import write_run
+from robot_rl.report.rundata import HOME, RunData, read_run
+from tests.support.synthetic_run import write_deployment, write_run
 
 
 def test_wilson_interval_matches_published_values() -> None:
@@ -154,10 +156,24 @@ def test_every_text_of_a_run_is_escaped(tmp_path: Path) -> None:
     (run / "run.json").write_text(json.dumps({"command": evil, "versions": {evil: evil}}))
     row = {"env_steps": 1, "time_s": 1, f"custom/{evil}": 1.0}
     (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
-    page = write_report(run).read_text()
-    assert "<script>alert" not in page
-    assert "<img" not in page
-    assert _parse(page).tags.count("script") == 1
+    part = {"successes": evil, "episodes": evil}
+    other = {"deterministic": part, "weights_version": evil, "seed": evil, "evaluated_in": evil}
+    evaluation = json.loads((run / "eval.json").read_text()) | {"evaluations": [other, other]}
+    arms = {"arms": {"left": {"deterministic": part}}, "evaluated_in": evil}
+    (run / "arms" / "left").mkdir(parents=True)
+    (run / "arms" / "left" / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    deployed = write_deployment(run / "deploy", "+-x")
+    deployed |= dict.fromkeys(("unlabelled", "episodes", "interventions"), evil)
+    deployed["failed"] = [dict.fromkeys(("episode", "at", "reason", "steps"), evil)]
+    (run / "deploy" / "deploy.json").write_text(json.dumps(deployed | {"stops": {evil: evil}}))
+    unknown = {"success_known": False, "episodes": evil, "return_mean": 1.0, "return_std": 1.0}
+    for shown in (evaluation | arms, {"deterministic": unknown}):
+        (run / "eval.json").write_text(json.dumps(shown))
+        page = write_report(run).read_text()
+        assert "<script>alert" not in page
+        assert "<img" not in page
+        assert _parse(page).tags.count("script") == 1
+        assert page.count("&lt;script&gt;alert") > 10
 
 
 def test_a_killed_run_still_gets_a_report(tmp_path: Path) -> None:
@@ -253,8 +269,9 @@ def eval_lines(state: str, outcomes: str) -> list[str]:
         json.dumps(
             {
                 "time_s": 1e6 + i,
-                "env_steps": 5000,
+                "env_steps": 50_000,
                 "state": state,
+                "eval_episode/number": i + 1.0,
                 "eval_episode/success": float(o == "+"),
                 "eval_episode/aborted": float(o == "x"),
                 "eval_episode/duration_s": 2.0,
@@ -279,6 +296,129 @@ def test_the_figure_grows_while_the_evaluation_goes_on(tmp_path: Path) -> None:
     evaluation = read_run(run).evaluation
     assert (evaluation["stochastic"]["successes"], evaluation["stochastic"]["episodes"]) == (2, 3)
     assert "refresh" not in write_report(run).read_text()
+
+
+def test_of_several_attempts_at_an_evaluation_only_the_newest_counts(tmp_path: Path) -> None:
+    lines = eval_lines("evaluation", "----") + eval_lines("evaluation with noise", "--")
+    again = [*lines, *eval_lines("evaluation", "+++")]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(again) + "\n")
+    evaluation = read_run(tmp_path).evaluation
+    assert evaluation["deterministic"]["episodes"] == evaluation["deterministic"]["successes"] == 3
+    assert "stochastic" not in evaluation  # that of the older policy
+    for arm, said in {"left": lines, "right": again}.items():
+        folder = tmp_path / "arms" / arm
+        folder.mkdir(parents=True)
+        (folder / "metrics.jsonl").write_text("\n".join(said) + "\n")
+    (tmp_path / "metrics.jsonl").unlink()
+    evaluation = read_run(tmp_path).evaluation
+    found = {kind: evaluation[kind]["episodes"] for kind in ("deterministic", "stochastic")}
+    assert found == {"deterministic": 7, "stochastic": 2}  # 4 and 2 of the left one, 3 of the right
+
+
+def test_an_evaluation_in_another_scene_is_named(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    evaluation = json.loads((run / "eval.json").read_text())
+    part = {"successes": 5, "episodes": 9}
+    facts = {"weights_version": 7, "seed": None, "evaluated_in": "physx task.randomize=all"}
+    evaluation["evaluations"] = [{**evaluation, **facts}, {"deterministic": part, **facts}]
+    (run / "eval.json").write_text(json.dumps(evaluation | {"evaluated_in": "simulation"}))
+    page = write_report(run).read_text()
+    assert "measured elsewhere: simulation</span></p>" in page
+    assert "5 of 9 (weights 7, measured elsewhere: physx task.randomize=all)" in page
+    for place in HOME:
+        (run / "eval.json").write_text(json.dumps(evaluation | {"evaluated_in": place}))
+        assert "elsewhere: simulation" not in write_report(run).read_text()
+
+
+def practice(run: Path, *, until: int = 1156, aborted: bool = False) -> None:
+    """Add metric lines of practice: an episode of 50 steps every 5 s."""
+    steps = range(50, until, 50)
+    rows = [
+        {
+            "time_s": steps / 10,
+            "env_steps": steps,
+            "episode/success": 1.0,
+            "episode/length": 50,
+            "episode/aborted": float(aborted),
+        }
+        for steps in (*steps, until)
+    ]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_success_that_was_measured_before_newer_practice_says_so(tmp_path: Path) -> None:
+    run = write_run(tmp_path, episodes=0)
+    evaluation = json.loads((run / "eval.json").read_text()) | {"train_s": 459}
+    (run / "eval.json").write_text(json.dumps(evaluation | {"env_steps": 700}))
+    practice(run, until=700)
+    page = write_report(run).read_text()
+    assert "7.7 minutes and 700 steps of practice" in page and "practised since" not in page
+    practice(run)
+    page = write_report(run, again_s=10.0).read_text()
+    assert "measured after 700 steps; the policy has practised since" in page
+    assert "1,156 steps of practice" not in page
+    assert "7.7 minutes and 1,400 steps" in page  # the lines up to there, twice
+
+
+def test_a_night_between_two_starts_is_no_time_at_work(tmp_path: Path) -> None:
+    run = write_run(tmp_path, episodes=0)
+    practice(run)
+    late = [json.loads(x) for x in (run / "metrics.jsonl").read_text().split("\n") if x]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps(x | {"time_s": x["time_s"] + 3e4}) + "\n" for x in late)
+    assert "<b>3.7 min</b><span>time at work" in write_report(run).read_text()
+
+
+def test_a_short_stop_is_no_time_at_work_either(tmp_path: Path) -> None:
+    """It is known from the first line of the process that goes on, or from its file."""
+    run = write_run(tmp_path, episodes=0)
+    practice(run)
+    lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().split("\n") if x]
+    until_s = max(x["time_s"] for x in lines)
+    late = [x | {"time_s": x["time_s"] - lines[0]["time_s"] + until_s + 500.0} for x in lines]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps(x) + "\n" for x in late)
+    page = write_report(run).read_text()
+    assert "<b>3.7 min</b>" not in page  # nothing tells that it had been stopped
+    alone = 2 * (until_s - lines[0]["time_s"]) / 60
+    (run / "train.process.json").write_text(json.dumps({"began_s": until_s + 490.0}))
+    assert f"<b>{alone:.1f} min</b><span>time at work" in write_report(run).read_text()
+    (run / "train.process.json").unlink()
+    late[0]["began_s"] = until_s + 490.0
+    (run / "metrics.jsonl").write_text("".join(json.dumps(x) + "\n" for x in [*lines, *late]))
+    page = write_report(run).read_text()
+    assert f"<b>{alone:.1f} min</b><span>time at work" in page and "began_s" not in page
+
+
+def test_commands_to_repeat_a_run_quote_its_folder(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "my runs" / "reach; x" / "one's")
+    found = re.search(r'<pre id="commands">(.*?)</pre>', write_report(run).read_text(), re.DOTALL)
+    assert found is not None
+    commands = [shlex.split(line) for line in unescape(found[1]).splitlines()[-2:]]
+    folder = "my runs/reach; x/one's"
+    assert commands == [["robot-rl", verb, folder] for verb in ("eval", "report")]
+    deployed = write_run(tmp_path / "at work")
+    write_deployment(deployed, "+-")
+    look = shlex.join(["robot-rl", "review", str(deployed)])
+    assert f"<code>{escape(look)}</code>" in write_report(deployed).read_text()
+
+
+def test_aborted_episodes_are_drawn_and_neither_succeed_nor_fail(tmp_path: Path) -> None:
+    run = write_run(tmp_path, episodes=0)
+    practice(run, until=500)
+    assert "aborted, which" not in write_report(run).read_text()
+    practice(run, until=500, aborted=True)
+    data = read_run(run)
+    assert len(data.episodes()) == 20 and data.total("episode/length") == 1000
+    success = data.series("episode/success")
+    assert success is not None and success.value.tolist() == [1.0] * 10
+    page = render(data)
+    assert page.count('<g class="aborted">') == 10 and "episode 11: aborted" in page
+    assert "aborted, which counts neither way" in page
+    nothing = write_run(tmp_path / "nothing", episodes=0)
+    practice(nothing, until=500, aborted=True)
+    assert write_report(nothing).read_text().count('<g class="aborted">') == 10
 
 
 def test_a_run_that_goes_on_says_that_its_success_is_measured_later(tmp_path: Path) -> None:

@@ -64,6 +64,13 @@ def test_practice_is_shown_while_there_is_no_evaluation_without_the_episodes_tha
     assert f"newest {MOST} episodes" in map_of(*(row(i) for i in range(3 * MOST)))
 
 
+def test_only_the_newest_attempt_at_an_evaluation_and_no_aborted_practice_is_shown() -> None:
+    numbered = [row(i) | {"eval_episode/number": i + 1.0} for i in range(12)]
+    assert "newest 12 episodes of evaluation" in map_of(*(row(i) for i in range(9)), *numbered)
+    practised = [row(i, practice=True) | {"episode/aborted": i % 2} for i in range(40)]
+    assert "newest 20 episodes of practice" in map_of(*practised, *numbered, numbered[0])
+
+
 @pytest.mark.parametrize("key", ["start/tcp/x_m", "start/tcp/y_m"])
 def test_a_run_without_such_figures_has_no_map(key: str) -> None:
     rows = [row(i) for i in range(12)]

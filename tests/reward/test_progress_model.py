@@ -195,6 +195,33 @@ def test_every_frame_of_a_store_gets_one_label_whenever_it_is_asked(store: Store
     np.testing.assert_allclose(got, curve, atol=1e-5)
 
 
+def test_a_models_word_that_comes_with_imported_data_stays(store: Store) -> None:
+    """On another machine the same model says nearly the same; the learner ended with an error."""
+    model = learn_progress(films(store), SPEC, replace(CONFIG, updates=5))
+    FrameScorer(store, model).turn()
+    own = [x for x in store.all_labels() if x.author == model.author and x.id.episode == 0]
+    with Store(store.path.with_name("learner.sqlite"), spec=SPEC, reserve_bytes=0) as learner:
+        scorer = FrameScorer(learner, model)
+        learner.append(episode(0, success=True))
+        imported = [replace(x, value=x.value / 2 + 0.1) for x in own[:5]]
+        learner.append(imported)
+        assert scorer.turn() == STEPS + 1 - 5
+        held = labels_of(learner, model)
+        assert len(held) == STEPS + 1
+        assert all(held[x.id, x.step] == x.value for x in imported)
+
+
+def test_of_several_processes_the_first_one_scores(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = learn_progress(films(store), SPEC, replace(CONFIG, updates=5))
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
+    assert FrameScorer(store, model).turn() == 0 and not labels_of(store, model)
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 0)
+    assert FrameScorer(store, model).turn() == 16 * (STEPS + 1)
+
+
 def test_judging_needs_successes_and_failures(store: Store) -> None:
     model = learn_progress(films(store), SPEC, replace(CONFIG, updates=2))
     for some in (films(store)[::2], films(store)[1::2]):

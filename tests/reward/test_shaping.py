@@ -15,7 +15,7 @@ from robot_rl.learn.replay import Batch, Replay, View
 from robot_rl.reward.assembly import Assembly, after_change, potential_based, widened
 from robot_rl.reward.config import ClassifierRewardConfig, PredicateRewardConfig
 from robot_rl.run.experiment import Experiment
-from robot_rl.store.labels import PROGRESS
+from robot_rl.store.labels import MODEL_REWARD, PROGRESS
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId, Label, Row, Step
 
@@ -123,6 +123,16 @@ def test_a_frame_that_is_far_from_here_is_waited_for() -> None:
     far = [replace(r, frame=r.frame + 900, next_frame=r.next_frame + 900) if isinstance(r, Step)
            else r for r in rows]  # fmt: skip
     assert replay_of([start, *far], SHAPED).len_online == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "assembly"),
+    [(PROGRESS, SHAPED), (MODEL_REWARD, Assembly(rewards_by=SHAPED.progress_by))],
+)
+def test_a_models_word_on_no_frame_is_refused(kind: str, assembly: Assembly) -> None:
+    replay = replay_of(episode(Ending.TERMINATED), assembly)
+    replay.ingest([replace(said(0, 0.5), step=None, kind=kind)])
+    assert replay.refused_rows == 1 and replay.len_online == 0
 
 
 def test_a_cost_of_each_step_is_part_of_every_return() -> None:

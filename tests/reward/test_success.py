@@ -413,7 +413,9 @@ def test_scores_beside_the_steps_change_nothing_that_is_learned(store: Store) ->
 
 
 @pytest.mark.gl
-def test_a_run_learns_what_success_looks_like_and_another_is_paid_by_it(tmp_path: Path) -> None:
+def test_a_run_learns_what_success_looks_like_and_another_is_paid_by_it(
+    tmp_path: Path, capsys: Any
+) -> None:
     words = ["experiment=peg_insert_easy_pixels", "runtime=lockstep", "task.image_size=32"]
     good, poor = tmp_path / "good", tmp_path / "poor"
     record = ["record", *words, "reward.hold_steps=3"]
@@ -428,11 +430,18 @@ def test_a_run_learns_what_success_looks_like_and_another_is_paid_by_it(tmp_path
     train = ["reward", "train", str(good), str(poor), "--out", str(model), "--positives", "3"]
     assert main([*train, "--updates", "20", "--hold-steps", "2", "--json", str(told)]) == 0
     assert json.loads(told.read_text())["episodes"] >= 2
+    before = (model / "success.safetensors").read_bytes()
+    assert main([*train, "--updates", "1", "--seed", "1"]) == 2, "a run may use this model"
+    assert "has a model already" in capsys.readouterr().err
+    assert (model / "success.safetensors").read_bytes() == before
     evaluate = ["reward", "eval", str(good), str(poor), "--model", str(model), "--json", str(told)]
     assert main([*evaluate, "--positives", "3"]) == 0
     assert (model / "success.html").stat().st_size > 10_000
     progress = [*train[:5], str(model), "--kind", "progress", "--updates", "5"]
     assert main(progress) == 0
+    assert main([*evaluate, "--positives", "3"]) == 0  # of two models, each under its name
+    both = json.loads(told.read_text())
+    assert set(both) == {"success", "progress"} and both["progress"]["episodes"] >= 2
     paid = tmp_path / "paid"
     reward = ["reward=classifier", f"reward.model={model}", "algo.encoder.channels=[8]"]
     assert Experiment.compose([*words, *reward]).reward

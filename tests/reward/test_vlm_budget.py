@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from robot_rl.reward.vlm.guards import HOUR_S, Budget
+from robot_rl.reward.vlm.guards import HOUR_S, Budget, budget_of
 
 
 class Time:
@@ -32,6 +32,13 @@ def test_a_restart_begins_no_new_hour(tmp_path: Path) -> None:
     time.wall_s += HOUR_S - 290.0
     assert again.take(1.0) and again.take(1.0) is None
     assert time.budget(kept).take(1.0) is None
+
+
+def test_two_clients_of_one_process_have_one_budget(tmp_path: Path) -> None:
+    """A deployment asks about yesterday's episodes and today's."""
+    first, second = (budget_of(5.0, tmp_path / "spent", lambda: 0.0) for _ in range(2))
+    assert [bool(b.take(1.0)) for b in (first, second) * 4] == [True] * 5 + [False] * 3
+    assert budget_of(5.0, tmp_path / "another", lambda: 0.0).take(5.0)
 
 
 def test_what_a_question_really_cost_is_kept_as_well(tmp_path: Path) -> None:

@@ -77,6 +77,17 @@ def test_a_profile_is_a_real_arm_with_a_person_and_its_drivers_names(name: str) 
     assert re.search(r"NOT on the\s+#?\s*real arm", text)
 
 
+@pytest.mark.parametrize("name", [name for name in PROFILES if name.startswith("ur5e")])
+def test_the_tcp_of_a_ur5e_is_not_its_flange(name: str) -> None:
+    """The limits hold for the TCP, between the fingertips; the profile says how it gets a frame."""
+    experiment = Experiment.compose([f"robot={name}", "task=reach"])
+    frame, tcp_m = experiment.driver.tcp_frame, experiment.robot.gripper.tcp_m
+    text = (config_dir() / "robot" / f"{name}.yaml").read_text()
+    assert frame == "gripper_tcp" and f"{tcp_m:g} m along z of UR's flange frame `tool0`" in text
+    defined = re.search(rf'xyz="0 0 {tcp_m:g}"|--z {tcp_m:g} --frame-id tool0', text)
+    assert defined is not None
+
+
 @pytest.mark.parametrize("name", PROFILES)
 def test_the_graph_of_a_profile(name: str) -> None:
     words = [f"robot={name}", "task=reach", "operator=none"]

@@ -12,12 +12,17 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import ConfigError
-from robot_rl.geometry import quat_from_rotvec, quat_to_matrix
+from robot_rl.geometry import compose, pose, quat_from_rotvec, quat_to_matrix
 from robot_rl.robots import Described, Fr3, Robot, Ur5e
 from robot_rl.robots.chain import Chain
 from robot_rl.robots.enclose import around, vertices
 from robot_rl.robots.fold import Wishes, fold
+from robot_rl.robots.robot import Capsule
 from robot_rl.robots.urdf import parse, quat_from_rpy
+from robot_rl.run.robot_file import described, write
+from robot_rl.run.robot_file import text_of as yaml_of
+from robot_rl.safety.body import body_of, boxed_with
+from robot_rl.safety.obstacles import TABLE
 
 URDFS = Path(__file__).parent / "urdf"
 ARMS = ("ur5e", "ur10e", "fr3", "xarm7", "gen3", "so101", "iiwa7")
@@ -139,6 +144,148 @@ def test_rpy_are_turns_about_fixed_axes() -> None:
     turn = quat_to_matrix(quat_from_rpy(0.3, -0.5, 1.1))
     parts = [quat_to_matrix(quat_from_rotvec(v)) for v in ((0, 0, 1.1), (0, -0.5, 0), (0.3, 0, 0))]
     assert turn == pytest.approx(parts[0] @ parts[1] @ parts[2])
+
+
+def test_no_mass_counts_twice_with_fingers_on_the_last_link_that_turns() -> None:
+    heavy = '<inertial><mass value="0.1"/><inertia ixx="1e-4" iyy="1e-4" izz="1e-4"/></inertial>'
+    fingers = "".join(
+        f'<link name="f{side}">{heavy}</link><joint name="g{side}" type="prismatic">'
+        f'<parent link="l6"/><child link="f{side}"/><origin xyz="0 0 0.05"/>'
+        f'<axis xyz="0 {side} 0"/><limit lower="0" upper="0.04" velocity="0.1" effort="9"/></joint>'
+        for side in (1, -1)
+    )
+    text = chained(6).replace("</robot>", fingers + "</robot>")
+    robot, _ = fold(parse(text, "x"), "x", Wishes())
+    links = sum(joint.link.mass_kg for joint in robot.joints)
+    assert robot.gripper.finger.mass_kg == pytest.approx(0.1)
+    assert links + robot.foot.mass_kg + robot.gripper.hand.mass_kg == pytest.approx(7.0)
+
+
+# --- gripper and tool -----------------------------------------------------------------------------
+
+
+def of_hand(robot: Robot) -> list[Capsule]:
+    return [c for c in robot.capsules if c.link > len(robot.joints)]
+
+
+def in_last(robot: Robot, point_m: tuple[float, float, float]) -> np.ndarray:
+    """A place in the hand, in the frame of the last joint."""
+    return compose(robot.hand_in_last, pose(point_m)).position_m
+
+
+@pytest.mark.parametrize(("kind", "shipped"), [("robotiq_2f85", Ur5e()), ("franka_hand", Fr3())])
+@pytest.mark.parametrize("name", ["ur5e", "ur10e", "xarm7", "gen3", "iiwa7"])
+def test_a_mounted_gripper_is_kept_clear_like_the_shipped_one(
+    name: str, kind: str, shipped: Robot
+) -> None:
+    robot, said = fold(parse(text_of(name), name), name, Wishes(gripper=kind))
+    shape = [(c.start_m, c.end_m, c.radius_m) for c in of_hand(robot)]
+    assert shape == [(c.start_m, c.end_m, c.radius_m) for c in of_hand(shipped)]
+    assert any("collision: " in word and robot.gripper.name in word for word in said)
+    body = body_of(robot)
+    against = {pair.names[0] for pair in body.pairs if pair.names[1] == "hand"}
+    assert against and f"link{len(robot.joints)}" not in against
+    assert any(couple.names == ("hand", "table") for couple in boxed_with(body, "table", TABLE.box))
+
+
+def test_a_tool_that_is_mounted_is_inside_its_capsule() -> None:
+    robot, said = fold(parse(text_of("ur10e"), "x"), "x", Wishes(gripper="none", tool_m=0.2))
+    (capsule,) = of_hand(robot)
+    half_m, centre_m = np.array(robot.gripper.hull)
+    corners = [centre_m + half_m * (x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
+    a, b = np.array(capsule.start_m), np.array(capsule.end_m)
+    for corner in corners:
+        t = np.clip((corner - a) @ (b - a) / ((b - a) @ (b - a)), 0.0, 1.0)
+        assert np.linalg.norm(corner - a - t * (b - a)) <= capsule.radius_m
+    assert any("no shape of the tool" in word for word in said)
+    robot, said = fold(parse(text_of("ur10e"), "x"), "x", Wishes())
+    assert not of_hand(robot) and any("kept clear of nothing" in word for word in said)
+
+
+def test_a_hand_of_the_urdf_without_shapes_is_kept_clear_by_its_box() -> None:
+    text = text_of("fr3")
+    start = text.index('<link name="fr3_hand">')
+    hand = text[start : text.index("</link>", start)]
+    bare = text.replace(hand, re.sub("<collision>.*?</collision>", "", hand, flags=re.S))
+    robot, said = fold(parse(bare, "x"), "x", Wishes())
+    assert len(of_hand(robot)) == 1 and any("no shape of the gripper" in word for word in said)
+    with_shapes, said = fold(parse(text, "x"), "x", Wishes())
+    assert len(of_hand(with_shapes)) == 1 and not any("no shape" in word for word in said)
+
+
+PLACE_M = (0.1, 0.03, 0.02)
+
+
+def with_bracket(name: str, tip: str) -> str:
+    """A ball of 0.5 kg beside the flange."""
+    x, y, z = PLACE_M
+    return text_of(name).replace(
+        "</robot>",
+        f'<link name="ball"><inertial><origin xyz="{x} {y} {z}"/><mass value="0.5"/>'
+        f'<inertia ixx="1e-3" iyy="2e-3" izz="2e-3" ixz="1e-4"/></inertial>'
+        f'<collision><origin xyz="{x} {y} {z}"/><geometry><sphere radius="0.02"/></geometry>'
+        f'</collision></link><joint name="bracket" type="fixed"><parent link="{tip}"/>'
+        f'<child link="ball"/><origin xyz="0 0 0"/></joint></robot>',
+    )
+
+
+def ball_in_last(robot: Robot) -> np.ndarray:
+    """The bracket's ball, in the frame of the last joint."""
+    (ball,) = [c for c in of_hand(robot) if c.radius_m < 0.025]
+    return in_last(robot, tuple(np.add(ball.start_m, ball.end_m) / 2))
+
+
+@pytest.mark.parametrize("kind", ["none", "robotiq_2f85", "franka_hand"])
+def test_a_bracket_is_where_the_urdf_has_it_however_the_gripper_is_turned(kind: str) -> None:
+    text = with_bracket("ur10e", "tool0")
+    robot, _ = fold(parse(text, "x"), "x", Wishes(tip="tool0", gripper=kind))
+    there = compose(robot.flange_in_last, pose(PLACE_M)).position_m
+    assert ball_in_last(robot) == pytest.approx(there, abs=2e-4)
+    if kind == "none":
+        assert in_last(robot, robot.gripper.hand.centre_m) == pytest.approx(there, abs=1e-6)
+    else:
+        assert len(of_hand(robot)) == 3  # the gripper with its camera, and the ball
+
+
+def test_a_tool_that_the_guess_turns_leaves_what_the_urdf_has_behind_the_tip() -> None:
+    """The Gen3's tool is turned by pi to spare the wrist; that moves nothing on its flange."""
+    urdf = parse(with_bracket("gen3", "end_effector_link"), "x")
+    wishes = Wishes(tip="end_effector_link")
+    folded, robot = fold(urdf, "x", wishes)[0], described(urdf, "x", wishes, None, lambda _: 0)[0]
+    assert abs(robot.gripper.yaw_rad) == pytest.approx(math.pi)
+    assert ball_in_last(robot) == pytest.approx(ball_in_last(folded), abs=1e-9)
+    centre, inertia = [], []
+    for arm in (folded, robot):
+        hand = arm.gripper.hand
+        centre.append(in_last(arm, hand.centre_m))
+        xx, yy, zz, xy, xz, yz = hand.inertia_kg_m2
+        turn = quat_to_matrix(arm.hand_in_last.quaternion_xyzw)
+        inertia.append(turn @ np.array(((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))) @ turn.T)
+    assert centre[1] == pytest.approx(centre[0], abs=1e-9)
+    assert inertia[1] == pytest.approx(inertia[0], abs=1e-9)
+
+
+def test_a_gripper_that_the_guess_turns_takes_its_capsules_along() -> None:
+    urdf, wishes = parse(text_of("gen3"), "x"), Wishes(gripper="robotiq_2f85")
+    robot, _ = described(urdf, "x", wishes, None, lambda _: 0)
+    assert abs(robot.gripper.yaw_rad) == pytest.approx(math.pi)
+    assert of_hand(robot) == of_hand(fold(urdf, "x", wishes)[0])
+    assert robot.gripper.hand == Ur5e().gripper.hand
+
+
+@pytest.mark.parametrize(
+    ("name", "wishes"),
+    [
+        ("ur10e", {"gripper": "robotiq_2f85"}),
+        ("xarm7", {"gripper": "franka_hand"}),
+        ("iiwa7", {"gripper": "none", "tool_m": 0.2}),
+    ],
+)
+def test_a_home_pose_is_found_with_a_gripper_and_its_file_passes(
+    name: str, wishes: dict, tmp_path: Path
+) -> None:
+    robot, said = described(parse(text_of(name), name), "arm", Wishes(**wishes), None, lambda _: 0)
+    assert write({"arm": yaml_of(robot, "a test", said)}, tmp_path)
 
 
 # --- shapes ---------------------------------------------------------------------------------------
@@ -290,6 +437,21 @@ FAULTS: dict[str, tuple[Callable[[], str], str, str]] = {
         lambda: XARM.replace('mass value="1.325"', 'mass value="${m}"'),
         "value is no number",
         "xacro",
+    ),
+    "a name over two lines": (
+        lambda: XARM.replace('<robot name="', '<robot name="x\u2028reward: {name: vlm} #', 1),
+        "cannot be printed",
+        "rename it",
+    ),
+    "a joint's name over two lines": (
+        lambda: XARM.replace('joint name="joint3"', 'joint name="joint3&#10;x: 1"'),
+        "cannot be printed",
+        "rename it",
+    ),
+    "less than no mass": (
+        lambda: XARM.replace('mass value="1.325"', 'mass value="-1.325"'),
+        "the mass is negative",
+        "correct <mass value>",
     ),
     "no axis": (
         lambda: XARM.replace('<axis xyz="0 0 1"/>', '<axis xyz="0 0 0"/>', 1),

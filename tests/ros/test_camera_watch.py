@@ -17,8 +17,10 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 
 from robot_rl.cli.main import main
+from robot_rl.observe.cameras import TopicCameraConfig
 from robot_rl.ros import convert, topics
 from robot_rl.ros.camera_watch import Where, find_image_topics
+from robot_rl.ros.cameras import calibration_of
 from robot_rl.ros.endpoints import publisher
 from robot_rl.ros.runtime import visitor
 from robot_rl.run.cameras import Eyes, open_eyes
@@ -190,3 +192,15 @@ def test_a_device_is_left_to_the_graph_that_sends_its_pictures(
     with looked_at(domain_id, *words) as eyes:
         wait_for(lambda: eyes.number("wrist"), 20.0, "pictures of the film")
         assert head(eyes, "wrist")["source"] == "film.avi"
+
+
+def test_intrinsics_count_for_the_pictures_in_which_they_were_found() -> None:
+    """With pictures of another size only what the driver says of these is believed."""
+    k = (600.0, 601.0, 319.5, 239.5)
+    measured = TopicCameraConfig(k=k, k_size=(640, 480), width=1280, height=960)
+    assert calibration_of(measured, None, 960, 1280) is None
+    own = calibration_of(measured, None, 480, 640)
+    assert own is not None and own.k[0, 0] == 600.0
+    info = convert.camera_info_to((960, 1280), convert.pinhole(960, 1280, 0.8), 0.0, "camera")
+    said = calibration_of(measured, info, 960, 1280)
+    assert said is not None and said.k[0, 0] == convert.pinhole(960, 1280, 0.8).k[0, 0]

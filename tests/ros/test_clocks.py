@@ -16,7 +16,7 @@ from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from robot_rl.types import Driver
 from tests.support.ros import World, wait_for, write_run
 
-pytestmark = [pytest.mark.ros, pytest.mark.alone]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.waits]
 
 
 class Device:

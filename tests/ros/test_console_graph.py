@@ -30,7 +30,7 @@ from robot_rl.tasks.peg_insert import MOUTH_Z_M, PROTRUSION_M
 from robot_rl.types import Driver
 from tests.support.ros import World, wait_for, write_run
 
-pytestmark = [pytest.mark.ros, pytest.mark.alone]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.waits]
 LEASE = "test"
 
 

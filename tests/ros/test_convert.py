@@ -43,6 +43,25 @@ def test_a_driver_without_velocities_counts_as_standing_still() -> None:
     assert convert.joints_from(msg, ARM, ())[1].tolist() == [0.0, 0.0]
 
 
+def test_velocities_that_are_all_nan_are_none() -> None:
+    """joint_state_broadcaster fills the interfaces that a driver does not have with NaN."""
+    nan = float("nan")
+    msg = convert.joints_to(["f1", "a1", "a2"], [0.03, 1.0, 2.0], [0.1, nan, nan], 1.0)
+    msg.effort = array.array("d", [nan] * 3)
+    position, velocity, _ = convert.joints_from(msg, ARM, ())
+    assert position.tolist() == [1.0, 2.0] and velocity.tolist() == [0.0, 0.0]
+    assert convert.positions_from(msg, ("a1", "f1")).tolist() == [1.0, 0.03]
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_a_velocity_that_is_missing_beside_others_is_an_error(wrong: float) -> None:
+    msg = convert.joints_to(["a1", "a2"], [1.0, 2.0], [0.1, wrong], 1.0)
+    with pytest.raises(LinkError, match="joint velocity"):
+        convert.joints_from(msg, ARM, ())
+    with pytest.raises(LinkError, match="joint velocity"):
+        convert.joints_from(convert.joints_to(ARM, [1.0, 2.0], [float("inf")] * 2, 1.0), ARM, ())
+
+
 @pytest.mark.parametrize(
     ("names", "positions", "words"),
     [

@@ -14,7 +14,7 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-
 from robot_rl.store.store import Store
 from tests.support.ros import new_domain, wait_for
 
-pytestmark = [pytest.mark.ros, pytest.mark.alone]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.waits]
 
 
 def test_nobody_drives_and_nothing_is_stored_and_the_run_goes_on(tmp_path: Path) -> None:

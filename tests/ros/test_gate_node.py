@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,13 +13,16 @@ pytest.importorskip("rclpy")
 
 from std_msgs.msg import Bool
 
-from robot_rl.ros import topics
+from robot_rl.bench.faults.gate_bench import DOWN, HOME
+from robot_rl.geometry import pose
+from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.endpoints import Newest, publisher
 from robot_rl.safety import gate as rules
 from robot_rl.safety.states import Mode
 from robot_rl.types import Driver
-from tests.support.gate_alone import Alone, gate_alone, passed
+from tests.support.gate_alone import Alone, gate_alone, passed, peer
 
-pytestmark = [pytest.mark.ros, pytest.mark.alone]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.waits]
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +135,101 @@ def test_in_every_order_only_a_person_ends_what_a_person_has_stopped(
             persons = persons or event == "person"
         if persons:
             assert one.mode is Mode.PROTECTIVE_STOP and one.reason == "person: stop", event
+
+
+ELSEWHERE = pose(HOME + np.array((0.0, 0.3, 0.1)), DOWN)
+
+
+def said(gate: Alone, until_s: float, where: Newest) -> list[np.ndarray]:
+    """Every position that the gate sends within so many seconds."""
+    found: list[np.ndarray] = []
+    list(where.arrived())
+    ends_s = gate.now_s() + until_s
+    while gate.now_s() < ends_s:
+        gate.turn()
+        found += [convert.pose_from(msg).position_m for msg in where.arrived()]
+    return found
+
+
+@pytest.mark.parametrize("driving", [False, True])
+def test_the_pose_of_a_second_source_is_never_sent(
+    gate: Alone, driving: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording that is played back, or a second driver: the arm stays where it is."""
+    targets = Newest(gate.node, topics.TARGET_POSE, "exchange")
+    if driving:
+        assert gate.arm() == ""
+    with peer(gate.domain_id, "second") as second, monkeypatch.context() as patch:
+        rival = publisher(second, topics.CURRENT_POSE)
+        speak = gate._speak
+
+        def both() -> None:
+            speak()
+            rival.publish(convert.pose_to(ELSEWHERE, gate.now_s(), "base"))
+
+        patch.setattr(gate, "_speak", both)
+        sent = said(gate, 1.0, targets)
+        gate.run(lambda: "current_pose" in gate.gate._rivals)
+        sent += said(gate, 0.5, targets)
+        assert gate.arm(within_s=0.3).startswith(("publishers: 2", "protective_stop"))
+        gate.gate.last_hold()
+        sent += said(gate, 0.1, targets)
+    assert sent or not driving  # whoever drove is held, where the arm was
+    for position_m in sent:
+        assert np.linalg.norm(position_m - HOME) < 0.01
+    gate.run(lambda: not gate.gate._rivals, 20.0)
+    gate.node.destroy_subscription(targets._subscription)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_an_arm_that_is_not_seen_is_sent_no_old_pose(gate: Alone, stopped: bool) -> None:
+    """It may be elsewhere: a controller that is started again must not take it back."""
+    targets = Newest(gate.node, topics.TARGET_POSE, "exchange")
+    gate.tell(topics.CONTROLLER_STOPPED, Bool(data=stopped))
+    assert said(gate, 0.3, targets)
+    gate.speaks = False
+    gate.run(0.2)
+    assert not said(gate, 0.3, targets)
+    gate.tell(topics.CONTROLLER_STOPPED, Bool(data=False))
+    assert not said(gate, 0.3, targets)
+    gate.speaks = True
+    assert said(gate, 0.5, targets)
+    gate.node.destroy_subscription(targets._subscription)
+
+
+def test_a_paused_gate_that_nobody_watches_lets_go_of_the_lease(gate: Alone) -> None:
+    """The watchdog's dry run waits until nobody is armed, and arming waits for the watchdog."""
+    assert gate.arm() == ""
+    gate.run(lambda: gate.gate.gate.mode is Mode.PAUSE)  # the driver is silent
+    gate.problem = "the dry run waits for x to stop the controller"
+    gate.run(lambda: "dry run" in gate.gate._unwatched())
+    assert gate.arm(within_s=0.5).startswith("watchdog: the dry run")
+    assert gate.gate.gate.mode is Mode.HOLD
+    gate.problem = ""
+    gate.run(lambda: not gate.gate._unwatched())
+    assert gate.arm() == ""
+
+
+def told(gate: Alone, reports: Newest) -> wire.GateReport:
+    """What the gate tells now."""
+    list(reports.arrived())
+    gate.run(lambda: list(reports.arrived()))
+    return wire.decode_report(reports.value.data)
+
+
+@pytest.mark.parametrize("service", [topics.GATE_HOLD, topics.GATE_STOP])
+def test_a_hold_that_is_pressed_again_is_told_again(gate: Alone, service: topics.Service) -> None:
+    """Somebody else may be moving the arm since (`arm/home`): it has to hear of it."""
+    reports = Newest(gate.node, topics.GATE_STATE)
+    assert gate.call(service).success
+    first = told(gate, reports)
+    assert first.reason.startswith("person: ") and "pressed" not in first.reason
+    assert gate.call(service).success
+    assert told(gate, reports).reason == f"{first.reason}; a person pressed 2 times"
+    if service is topics.GATE_STOP:  # which this does not end
+        assert gate.call(topics.GATE_RESUME).success and gate.call(service).success
+        assert told(gate, reports).reason == f"{first.reason}; a person pressed 3 times"
+    gate.tell(topics.CONTROLLER_STOPPED, Bool(data=True))
+    gate.run(lambda: gate.gate._stands)
+    assert "controller: stopped" in told(gate, reports).reason
+    gate.node.destroy_subscription(reports._subscription)

@@ -184,6 +184,31 @@ def test_a_second_publisher_of_joint_targets_stops_the_arm_and_is_named(world: W
     wait_for(lambda: ready(world), 40.0, lambda: f"ready; arm: {problem(world)!r}")
 
 
+def test_joint_states_of_a_stranger_stop_the_arm_and_move_it_nowhere(world: World) -> None:
+    """joint_state_publisher is started for RViz: the same names, all zero, fresh stamps."""
+    moving(world, "seventh")
+    probe = world.probe
+    rival = publisher(probe.node, topics.JOINT_STATES)
+    poses, before_m = len(probe.heard["current_pose"]), probe.tcp().position_m
+
+    def named() -> bool:
+        rival.publish(convert.joints_to(list(NAMES), [0.0] * 6, [0.0] * 6, time.time()))
+        time.sleep(0.05)
+        return "jumped from" in problem(world)
+
+    try:
+        wait_for(named, 10.0, lambda: f"the joint is named; {problem(world)!r}")
+        for _ in range(20):
+            assert named()
+    finally:
+        probe.node.destroy_publisher(rival)
+    told = [convert.pose_from(m).position_m for _, m in probe.heard["current_pose"][poses:]]
+    assert max(np.linalg.norm(m - before_m) for m in told) < 0.05  # 0.25 m/s at most, and braking
+    assert stands(world, 3.0) < 1.5
+    wait_for(lambda: ready(world), 40.0, lambda: f"ready; arm: {problem(world)!r}")
+    assert np.linalg.norm(probe.tcp().position_m - before_m) < 0.05
+
+
 @pytest.mark.slow
 def test_a_double_learns_from_a_person_in_joint_actions_and_survives_kill_9() -> None:
     """Demonstrations and corrections with a twist device, practice, a policy at work, kill -9."""

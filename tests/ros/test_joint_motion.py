@@ -1,7 +1,11 @@
-"""What is commanded of the joints between two targets: rest, brake, resume, and a blocked arm."""
+"""What is commanded of the joints between two targets: rest, brake, resume, and a blocked arm.
+
+And which readings are taken for the arm's.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,9 +13,19 @@ import pytest
 
 from robot_rl.errors import ConfigError
 from robot_rl.geometry import pose
+from robot_rl.robots import Fr3, Ur5e
 from robot_rl.robots.driver import JointDriver
 from robot_rl.robots.ik import JointStep
-from robot_rl.ros.joint_motion import OLD_S, Doing, JointMotion, Measured
+from robot_rl.ros.joint_motion import (
+    LOOKING,
+    OLD_S,
+    STEADY_S,
+    TURN_RAD,
+    Doing,
+    JointMotion,
+    Measured,
+    Readings,
+)
 from robot_rl.types import Pose
 
 DT_S = 0.01
@@ -122,6 +136,149 @@ def test_a_blocked_arm_winds_up_no_further_than_allowed_and_does_not_jump() -> N
     arm.blocked = False
     jump = arm.tick(AWAY).position_rad - found.position_rad
     assert np.abs(jump).max() <= 2 * SPEED * DT_S
+
+
+UR = Ur5e()  # each joint has two turns, as a joint without an end has in our profiles
+HERE = np.array(UR.home_rad)
+AT_PI = np.where(np.arange(6) == 2, math.pi - 0.001, HERE)
+
+
+class Told:
+    """A driver's readings, one every 10 ms, and what is made of them."""
+
+    def __init__(self, *, turns: bool = False, robot: Any = UR) -> None:
+        self.readings = Readings(robot, turns=turns)
+        self.now_s = 0.0
+
+    def __call__(self, position_rad: Any, seconds: float = 0.0) -> Any:
+        """The arm is told to be there once, or for so long."""
+        found = None
+        for _ in range(round(seconds / DT_S) or 1):
+            self.now_s += DT_S
+            found = self.readings.take(np.array(position_rad), self.now_s, self.now_s)
+        return found
+
+    @property
+    def knows(self) -> bool:
+        """Whether the joints are known."""
+        return not self.readings.why
+
+
+def test_joints_are_known_when_they_have_gone_on_for_a_while() -> None:
+    told = Told()
+    told(HERE, STEADY_S - DT_S)
+    assert not told.knows and told.readings.why == LOOKING
+    told(HERE, 2 * DT_S)
+    assert told.knows
+
+
+def test_an_arm_at_full_speed_does_not_jump() -> None:
+    told = Told()
+    told(HERE, 2 * STEADY_S)
+    speed = np.array([joint.velocity_rad_s for joint in UR.joints])
+    for i in range(50):
+        assert told(HERE + i * DT_S * speed) is not None
+    told.now_s += 0.5  # silence, while it came to rest
+    assert told(HERE + 49 * DT_S * speed + 0.9 * OLD_S * speed) is not None and told.knows
+
+
+def test_a_stranger_on_the_topic_makes_the_joints_unknown_until_he_is_gone() -> None:
+    """joint_state_publisher says zero ten times a second, between what the driver says."""
+    told = Told()
+    told(HERE, 2 * STEADY_S)
+    for _ in range(5):
+        assert told(np.zeros(6)) is None
+        assert not told.knows
+        assert told(HERE, 0.09) is not None and not told.knows
+    assert told.readings.why.startswith(
+        "shoulder_lift_joint jumped from -1.57 to 0.00 rad, expected at most 0.08 rad: end whoever"
+    )
+    told(HERE, STEADY_S - 0.1)
+    assert not told.knows
+    told(HERE, 0.2)
+    assert told.knows
+
+
+def test_a_stranger_who_goes_on_alone_is_not_believed() -> None:
+    """The driver has died, or says zero itself before it has heard of its arm."""
+    told = Told()
+    told(HERE, 2 * STEADY_S)
+    told.now_s += 10.0
+    assert told(np.zeros(6), 5 * STEADY_S) is None
+    assert not told.knows
+    told(HERE, 2 * STEADY_S)
+    assert told.knows
+
+
+def test_an_arm_that_others_have_moved_is_known_again() -> None:
+    told = Told()
+    told(HERE, 2 * STEADY_S)
+    told.readings.forget()
+    assert told(HERE + 0.5) is not None and not told.knows
+    told(HERE + 0.5, 2 * STEADY_S)
+    assert told.knows
+
+
+def test_a_stranger_who_was_there_first_is_not_known_and_does_not_stay() -> None:
+    told = Told()
+    for _ in range(100):
+        told(np.zeros(6))
+        told(HERE, 0.05)
+        assert not told.knows
+    told(HERE, 2 * STEADY_S)
+    assert told.knows
+
+
+def test_a_joint_that_is_told_in_another_turn_is_counted_on_for_velocities() -> None:
+    told = Told(turns=True)
+    told(AT_PI, 2 * STEADY_S)
+    over = AT_PI.copy()
+    over[2] = -math.pi + 0.001
+    for wrapped in (over, AT_PI, over, over):
+        found = told(wrapped)
+        assert np.abs(found - AT_PI).max() < 0.003 and told.knows
+    target = AT_PI.copy()  # what the gate has latched before
+    np.testing.assert_allclose(told.readings.in_turn(target), target)
+    target[2] -= TURN_RAD
+    np.testing.assert_allclose(told.readings.in_turn(target), AT_PI)
+
+
+def test_a_joint_that_is_told_in_another_turn_is_not_known_for_positions() -> None:
+    """No command is safe there: see `Readings`. Away from there it goes on in the new turn."""
+    told = Told()
+    told(AT_PI, 2 * STEADY_S)
+    over = AT_PI.copy()
+    over[2] = -math.pi + 0.001
+    np.testing.assert_array_equal(told(over), over)  # the driver's own turn; the TCP is the same
+    assert not told.knows and told.readings.turned
+    assert "elbow_joint jumped from 3.14 to -3.14 rad, a whole turn" in told.readings.why
+    assert "command velocities" in told.readings.why
+    for _ in range(200):
+        told(AT_PI)
+        told(over)
+    assert not told.knows
+    told(over, 2 * STEADY_S)
+    assert told.knows and not told.readings.turned
+
+
+def test_a_joint_that_cannot_go_round_is_not_counted_on() -> None:
+    arm = Fr3()
+    q = np.array(arm.home_rad)
+    told = Told(turns=True, robot=arm)
+    told(q, 2 * STEADY_S)
+    assert told(q - TURN_RAD * np.eye(7)[6]) is None and not told.knows
+    target = q + np.eye(7)[6] * math.pi * 1.5
+    np.testing.assert_array_equal(told.readings.in_turn(target), target)
+
+
+def test_a_motion_that_was_forgotten_commands_nothing_before_the_joints_are_known() -> None:
+    arm = Arm()
+    for _ in range(20):
+        arm.tick(AWAY)
+    arm.motion.forget()
+    assert arm.motion.tick(None, AWAY, DT_S, off=False).position_rad is None
+    before = arm.q.copy()
+    assert np.abs(arm.tick(AWAY).position_rad - before).max() == pytest.approx(SPEED * DT_S)
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,14 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from robot_rl.errors import ConfigError
+from robot_rl.cli import node
+from robot_rl.errors import ConfigError, SetupError
+from robot_rl.ros import sole
+from robot_rl.ros.enclaves import enclave_of
 from robot_rl.ros.graph import EXIT_SETUP, KINDS, PROFILE_VARIABLE
-from robot_rl.ros.supervise import MAX_RESTARTS
+from robot_rl.ros.supervise import MAX_RESTARTS, node_environment
 from robot_rl.run.experiment import Experiment
-from robot_rl.run.graph import system_of
+from robot_rl.run.graph import graph_of, system_of
 from robot_rl.run.launch import launch_dir, main, plan
 
 REPO = Path(__file__).resolve().parents[2]
@@ -135,10 +138,10 @@ def test_launch_files_start_exactly_the_processes_of_the_run(
         assert (said["prefix"] or "").endswith(str(spec.nice or ""))
         if spec.arguments is not None:
             assert isinstance(process, ExecuteProcess)
-            assert said["cmd"][:4] == [sys.executable, "-m", spec.module, str(run_dir)]
+            assert said["cmd"][:5] == [sys.executable, "-P", "-m", spec.module, str(run_dir)]
             continue
         assert isinstance(process, Node)
-        assert said["arguments"] == ["-m", spec.module, spec.kind]
+        assert said["arguments"] == ["-P", "-m", spec.module, spec.kind]
         assert said["executable"] == sys.executable
         (parameters,) = (yaml.safe_load(Path(file).read_text()) for file in said["parameters"])
         assert parameters == {"/**": {"ros__parameters": dict(spec.params)}}
@@ -168,6 +171,59 @@ def test_several_arms_are_launched_together_and_end_together(tmp_path: Path) -> 
     going = types.SimpleNamespace(is_shutdown=False)
     assert not any(isinstance(a, Shutdown) for a in first(ended, going))
     assert any(isinstance(a, Shutdown) for a in last(ended, going))
+
+
+def test_nodes_of_a_run_with_keys_are_launched_in_their_enclaves(tmp_path: Path) -> None:
+    run_dir, keystore = tmp_path / "run", tmp_path / "keystore"
+    for spec in graph_of(Experiment.compose(["experiment=reach", "runtime=ros"])):
+        place = keystore / "enclaves" / enclave_of(spec).lstrip("/")
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "permissions.p7s").touch()
+    saved(run_dir, "experiment=reach", f"ros.keystore={keystore}")
+    processes = launched("sim", {"run_dir": str(run_dir)})
+    nodes = [p.kwargs for p in processes.values() if isinstance(p, Node)]
+    assert nodes
+    for said in nodes:
+        assert said["additional_env"]["ROS_SECURITY_KEYSTORE"] == str(keystore)
+        flag, name = said["ros_arguments"]
+        assert flag == "--enclave" and (keystore / "enclaves" / name.lstrip("/")).is_dir()
+
+
+def test_a_node_that_is_started_by_hand_has_the_environment_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    saved(tmp_path / "run", "experiment=reach")
+    arguments = node._arguments("gate", tmp_path / "run")
+    assert "__node:=gate" in arguments
+    spec = next(s for s in graph_of(Experiment.load(tmp_path / "run")) if s.name == "gate")
+    needed = node_environment(spec, {})
+    assert needed.items() <= os.environ.items() and os.environ[PROFILE_VARIABLE].endswith(".xml")
+
+
+def test_a_run_that_is_at_work_is_not_launched_a_second_time(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    saved(run_dir, "experiment=reach")
+    other = "import time; from robot_rl.run.at_work import alone_in; from pathlib import Path\n"
+    other += f"with alone_in(Path({str(run_dir)!r})): print('in', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", other], stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline()
+        with pytest.raises(ConfigError, match="another process works in"):
+            plan("sim", {"run_dir": str(run_dir)})
+        process.kill()
+    assert plan("sim", {"run_dir": str(run_dir)})["processes"]
+
+
+def test_a_launch_beside_another_graph_of_the_domain_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = Experiment.compose(["runtime=ros", f"run_dir={tmp_path / 'run'}"]).save()
+    domain_id = 102 + os.getpid() % 130
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(domain_id))
+    monkeypatch.setattr(sole, "ENDS_S", 0.0)
+    with sole.sole_gate(domain_id, ""), pytest.raises(SetupError, match="another graph is at work"):
+        plan("sim", {"run_dir": str(run_dir)})
+    assert plan("sim", {"run_dir": str(run_dir)})["processes"]
 
 
 def test_learner_and_page_may_run_elsewhere(tmp_path: Path) -> None:
@@ -312,7 +368,7 @@ def test_what_the_other_interpreter_says_is_used_and_its_error_is_shown(
     says = 'test "$2" = -c && exit 0; echo "a note"; echo "{\\"got\\": \\"$*\\"}"'
     monkeypatch.setenv("ROBOT_RL_PYTHON", f"{python_that(tmp_path / 'a', says)}/bin/python")
     ask = of_run()["ask"]
-    assert ask("sim", {"robot": "fr3"}) == {"got": "-m robot_rl.run.launch sim robot=fr3"}
+    assert ask("sim", {"robot": "fr3"}) == {"got": "-P -m robot_rl.run.launch sim robot=fr3"}
     refuses = 'test "$2" = -c && exit 0; echo "what is wrong" >&2; exit 2'
     monkeypatch.setenv("ROBOT_RL_PYTHON", f"{python_that(tmp_path / 'b', refuses)}/bin/python")
     with pytest.raises(RuntimeError, match="what is wrong"):

@@ -19,7 +19,7 @@ from robot_rl.bench.console.drive import ScriptedPage
 from robot_rl.link.panel import link_file
 from tests.support.ros import new_domain, wait_for
 
-pytestmark = [pytest.mark.ros, pytest.mark.alone]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.waits]
 UP_S = 90.0
 
 

@@ -30,7 +30,7 @@ from robot_rl.run.graph import graph_of
 from robot_rl.system import machine
 from tests.support.ros import World, wait_for
 
-pytestmark = [pytest.mark.ros, pytest.mark.alone]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.waits]
 PROFILE = ["robot=ur5e_fzi", "double=true", "task=reach", "operator=none"]
 FR3 = ["robot=fr3_crisp", *PROFILE[1:]]
 LISTEN_S = 1.5
@@ -102,8 +102,9 @@ def looking(double: World, profile: list[str]) -> Iterator[Look]:
 
 
 def test_a_clean_double_has_no_fault(look: Look) -> None:
-    wrong = [f for f in look().values() if f.status != "ok"]
-    assert not wrong
+    found = look()
+    assert not [f for f in found.values() if f.status != "ok"]
+    assert found["kinematics"].text == "the driver's TCP is the robot's, to 0 mm and 0.0 degrees"
 
 
 FAULTS: dict[str, tuple[dict[str, Any], list[str], str, str]] = {
@@ -114,6 +115,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str], str, str]] = {
     "wrong frame": ({"frame": {"current_pose": "base"}}, [], "current_pose", "frame base"),
     "clock skew": ({"skew_s": {"wrench": 30.0}}, [], "wrench", "clock skew"),
     "wrong unit": ({"scale": {"current_pose": 1000.0}}, [], "units", "millimetres"),
+    "TCP elsewhere": ({"scale": {"current_pose": 1.1}}, [], "kinematics", "degrees apart"),
     "finger joint missing": (
         {"without_joint": "robotiq_85_left_knuckle_joint"},
         [],
@@ -184,6 +186,7 @@ def test_a_clean_double_of_a_franka_has_no_fault(franka: World) -> None:
         found = look()
     assert not [f for f in found.values() if f.status != "ok"]
     assert found["payload"].text == "the driver compensates 0.73 kg" and "tcp" in found
+    assert "to 0 mm and 0.0 degrees" in found["kinematics"].text
 
 
 @pytest.mark.parametrize("name", FRANKA)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -273,6 +274,49 @@ def test_poses_in_a_frame_that_nothing_connects_stop_the_arm(world: World, fault
     rest(world)
 
 
+def test_a_gripper_that_refuses_stops_the_run_until_a_person_lets_it_go_on(
+    world: World, fault: Any
+) -> None:
+    """Then the same command, passed again, moves it; nothing moves it before.
+
+    Before the arm goes home: from there, outside of the task's box, no command passes.
+    """
+    probe, gripper = world.probe, _driver(world).gripper
+    open_m, sequence = 0.07, itertools.count(1)
+    command = publisher(probe.node, topics.GRIPPER_COMMAND)
+    _hold_width(world, command, 0.02)
+    probe.node.destroy_publisher(command)
+    verbs = ("/move", "/grasp") if gripper.kind == "franka" else ("",)
+
+    def opens(lease: str) -> None:
+        report = probe.report()
+        if report is None or report.mode in ("hold", "protective_stop"):  # a busy machine
+            arms(world, lease)
+        probe.send(replace(probe.command(lease, next(sequence), 0.0), gripper_width_m=open_m))
+        time.sleep(0.05)
+
+    def refused() -> bool:
+        opens("refused")
+        heard = [m.data for _, m in probe.heard["arm/problem"][told:]]
+        return any("refused the goal" in problem for problem in heard)
+
+    def opened() -> bool:
+        opens("again")
+        return abs(_width_m(world) - open_m) < 0.004
+
+    fault(gone=[gripper.name + verb for verb in verbs])
+    told = len(probe.heard["arm/problem"])
+    wait_for(refused, 40.0, lambda: f"a refused goal; {probe.report()}, {why_not(world)}")
+    probe.wait_mode("protective_stop")
+    fault()
+    arm_says(world, "")  # by itself, so that a person can acknowledge
+    assert abs(_width_m(world) - 0.02) < 0.01
+    arms(world, "again")
+    assert abs(_width_m(world) - 0.02) < 0.01
+    wait_for(opened, 20.0, lambda: f"open fingers; they are at {_width_m(world)}")
+    rest(world)
+
+
 def test_home_by_the_joint_controller_and_back(world: World) -> None:
     probe = world.probe
     before_m = probe.tcp().position_m
@@ -358,8 +402,6 @@ def _hold_width(world: World, command: Any, width_m: float) -> None:
 
 def _width_m(world: World) -> float:
     """Finger distance as the driver publishes it."""
-    from dataclasses import replace
-
     gripper = _driver(world).gripper
     name = gripper.state_topic
     cache = world.__dict__.setdefault("fingers", {})

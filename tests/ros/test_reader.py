@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -164,6 +165,31 @@ def test_a_wrench_in_another_frame_is_turned_and_moved_to_the_tcp(arm: Any) -> N
         5.0,
         "turned",
     )
+
+
+def test_a_wrench_about_the_flange_is_moved_to_the_tcp_of_the_profile(arm: Any) -> None:
+    """As UR's older drivers give it, in tool0; the TCP is 0.1545 m further out."""
+    found = arm(replace(VENDOR, tcp_frame="gripper_tcp"))
+    found.wrench = np.array((5.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+    found.fix("tool0", "gripper_tcp", pose((0.0, 0.0, ROBOT.gripper.tcp_m)))
+    tcp_m = 0.1545
+    assert found.state().wrench_in_tcp == pytest.approx((5.0, 0.0, 0.0, 0.0, -5.0 * tcp_m, 0.0))
+
+
+def test_a_wrench_about_a_flange_that_nothing_connects_is_refused_with_the_fix(
+    arm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, told = arm(replace(VENDOR, tcp_frame="gripper_tcp")), list[str]()
+    monkeypatch.setattr(found.reader._shell.diagnostics, "error", told.append)
+
+    def refused() -> bool:
+        found.tell()
+        time.sleep(0.02)
+        assert found.reader.read() is None
+        return bool(told)
+
+    wait_for(refused, 10.0, "it says why")
+    assert "--z 0.1545 --yaw 0 --frame-id tool0 --child-frame-id gripper_tcp" in told[0]
 
 
 def test_the_sign_of_a_wrench_that_tells_what_the_arm_does(arm: Any) -> None:

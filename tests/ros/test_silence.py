@@ -85,3 +85,30 @@ def test_a_controller_that_may_have_been_stopped_is_told_as_stopped(
         watchdog._silences["gate"].heard(time.monotonic())
         watchdog.tick()
         assert not watchdog.tripped and told == [True]
+
+
+@pytest.mark.parametrize("mode", ["hold", "run", "pause", "protective_stop", "", "a new mode"])
+def test_the_dry_run_stops_no_controller_while_somebody_may_drive(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """A watchdog that is started again in the middle of a run; the gate pauses for an instant."""
+    from robot_rl.ros import convert, wire
+    from robot_rl.ros.runtime import node_shell
+
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(new_domain()))
+    words = ["--ros-args", "-p", "dry_run:=true", "-p", "start_service:=start"]
+    with node_shell("watchdog", words) as shell:
+        watchdog, asked = watchdog_node.Watchdog(shell), []
+        report = wire.encode_report(wire.GateReport(mode, "x", "actor", 0.0, 0, ""))
+        said = convert.text_to(report) if mode else None  # nobody has told yet
+        monkeypatch.setattr(watchdog, "_gate", SimpleNamespace(read=lambda: said))
+        done = SimpleNamespace(success=True)
+        for name in ("stop", "start"):
+            caller = SimpleNamespace(
+                poll=lambda n=name: asked.append(n) or done, is_served=True, name=name
+            )
+            monkeypatch.setattr(watchdog, f"_{name}", caller)
+        for _ in range(4):
+            watchdog.tick()
+        halted = mode in ("hold", "protective_stop")
+        assert asked == (["stop", "start"] if halted else [])

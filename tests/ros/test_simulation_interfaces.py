@@ -19,6 +19,7 @@ from tests.support.ros import World, missing_vendor_types, wait_for, write_run
 pytestmark = [
     pytest.mark.ros,
     pytest.mark.alone,
+    pytest.mark.waits,
     pytest.mark.skipif(bool(missing_vendor_types()), reason=missing_vendor_types() or "-"),
 ]
 OK, NOT_FOUND, FAILED, UNSUPPORTED = 1, 2, 4, 0

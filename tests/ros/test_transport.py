@@ -21,7 +21,7 @@ from robot_rl.ros.graph import (
 from robot_rl.ros.supervise import node_environment
 from tests.support.ros import new_domain
 
-pytestmark = [pytest.mark.ros, pytest.mark.alone]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.waits]
 
 LISTENER = """
 import dataclasses, sys, time

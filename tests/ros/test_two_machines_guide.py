@@ -146,8 +146,8 @@ def walk(robot: Machine, gpu: Machine) -> None:
     assert gpu.running[-1].wait(40.0) == 0
     assert list((theirs / "checkpoints").iterdir())
     with Store(ours / "actor.sqlite") as sent, Store(theirs / "learner.sqlite") as got:
-        rows, _ = sent.rows_since(0, 10**6)
-        there, _ = got.rows_since(0, 10**6)
+        rows, _ = sent.rows_since(0, 10**6, 2**40)
+        there, _ = got.rows_since(0, 10**6, 2**40)
         waiting = sent.pending_count()
     assert [flatten(r) for r in rows[: len(there)]] == [flatten(r) for r in there]
     assert len(rows) - len(there) == waiting < 50  # what the end of the run did not wait for

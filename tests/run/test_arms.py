@@ -146,7 +146,7 @@ def test_the_graph_has_every_node_once_in_each_namespace(tmp_path: Path) -> None
         }
 
 
-def test_results_are_pooled_by_episodes(tmp_path: Path) -> None:
+def test_results_are_pooled_by_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = compose("actors=left,right", folder=tmp_path / "run")
     run.save()
 
@@ -184,4 +184,13 @@ def test_results_are_pooled_by_episodes(tmp_path: Path) -> None:
         and pooled["mastered"]
         and set(pooled["arms"]) == {"left", "right"}
     )
+    assert (run.run_dir / "policy.safetensors").read_bytes() == b"newest"
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    (run.arms[1].run_dir / "policy.safetensors").write_bytes(b"newer still")
+    monkeypatch.setattr("robot_rl.system.files.os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        pool(run, {"left": result(0, 10, 1), "right": result(8, 10, 2)})
     assert (run.run_dir / "policy.safetensors").read_bytes() == b"newest"

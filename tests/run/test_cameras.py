@@ -16,6 +16,7 @@ pytest.importorskip("cv2", reason="OpenCV is not installed")
 import cv2
 
 from robot_rl.errors import ConfigError, SetupError
+from robot_rl.observe import cameras as lenses
 from robot_rl.observe.cameras import Calibration, CameraConfig, TopicCameraConfig
 from robot_rl.observe.watching import Blind, Sight
 from robot_rl.run import cameras
@@ -279,3 +280,53 @@ def test_what_cannot_be_kept_is_refused_and_the_file_stays(config_dir: Path) -> 
     with pytest.raises(ConfigError, match="camera wrist has sent no picture"):
         CropKeeper(blind, ["experiment=mine"], config_dir).keep("wrist", None)
     assert path.read_text() == MINE
+
+
+# --- in which pictures the intrinsics were found --------------------------------------------------
+
+LENS = (600.0, 601.0, 319.5, 239.5)
+
+
+def lens(**fields: Any) -> TopicCameraConfig:
+    return TopicCameraConfig(k=LENS, k_size=(640, 480), **fields)
+
+
+def test_intrinsics_of_another_size_are_not_used_and_once_the_fix_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lenses._warn_of_other_size.cache_clear()  # another test may have heard of this lens
+    found = lens(width=1280, height=960)
+    for _ in range(3):
+        assert found.calibration is None and found.calibration_at(960, 1280) is None
+    (warning,) = caplog.messages
+    assert "640 x 480" in warning and "1280 x 960" in warning
+    assert "robot-rl calibrate camera" in warning
+    there = found.calibration_at(480, 640)  # a topic may send other pictures than `width` says
+    assert there is not None and there.k[1, 1] == 601.0
+    assert found.fovy_rad == lens().fovy_rad  # the lens is the same
+
+
+def test_older_files_have_the_size_of_their_intrinsics_in_width_and_height() -> None:
+    older = TopicCameraConfig(k=LENS, width=320, height=240)
+    assert older.calibration_at(240, 320) is not None
+    assert older.calibration_at(480, 640) is None
+
+
+@pytest.mark.parametrize("k_size", [(640,), (640, 480, 3), (0, 480)])
+def test_a_size_that_is_none_is_refused(k_size: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="k_size is width, height"):
+        TopicCameraConfig(k=LENS, k_size=k_size)
+
+
+def test_a_crop_in_larger_pictures_does_not_make_the_intrinsics_theirs(config_dir: Path) -> None:
+    path = config_dir / "experiment" / "mine.yaml"
+    older = "{ topic: /hand/image, k: [600, 601, 319.5, 239.5], width: 640, height: 480 }"
+    path.write_text(MINE.replace("{ topic: /hand/image }", older))
+    before = Experiment.compose(["experiment=mine"], config_dir).cameras["wrist"]
+    assert before.calibration is not None
+    looked = eyes(before)
+    kept = CropKeeper(looked, ["experiment=mine"], config_dir).keep("wrist", [0, 0, 64, 64])
+    wrist = Experiment.compose(["experiment=mine"], config_dir).cameras["wrist"]
+    assert (wrist.width, wrist.height, wrist.k_size) == (WIDTH, HEIGHT, (640, 480))
+    assert wrist == looked.configs["wrist"] and "cameras.wrist.k_size=[640,480]" in kept.words
+    assert wrist.calibration is None and wrist.calibration_at(480, 640) is not None

@@ -26,6 +26,7 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.safety.limits import Limits
 from robot_rl.store.cycles import read_cycles
 from robot_rl.store.daily import day_files
+from robot_rl.store.dataset import import_dataset
 from robot_rl.store.store import RESERVE_VARIABLE, Store
 from robot_rl.types import Label
 from tests.support.deployed import trained
@@ -177,6 +178,35 @@ def test_another_policy_needs_another_folder(good: Path, bad: Path, tmp_path: Pa
     other = policy_weights(bad, experiment)
     with pytest.raises(CheckpointError, match="another policy"):
         deploy(experiment, other, DeployPlan(episodes=2))
+
+
+def test_a_kill_while_the_policy_is_installed_costs_nothing(
+    good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.replace
+
+    def killed(self: Path, target: Path) -> Path:
+        if Path(target).name == "policy.json":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", killed)
+        work(good, tmp_path / "d", episodes=1)
+    assert (tmp_path / "d" / "policy.safetensors").is_file()
+    assert work(good, tmp_path / "d", episodes=1)["episodes"] == 1
+
+
+def test_every_day_is_exported_and_learned_from(good: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "d", tmp_path / "out"
+    for day in range(3):
+        work(good, folder, episodes=day + 1, now_s=lambda day=day: NOON_S + day * DAY_S)
+    assert len(day_files(folder)) == 3
+    assert main(["export", str(folder), "--to", "mcap", "--out", str(out)]) == 0
+    listed = json.loads((out / "episodes.json").read_text())
+    assert [row["episode"] for row in listed] == [0, 1, 2]
+    with Store(tmp_path / "new.sqlite", reserve_bytes=0) as store:
+        assert import_dataset(store, str(folder), Experiment.load(folder).spec) == 3
 
 
 def test_a_checkpoint_is_the_policy_that_was_published(good: Path, tmp_path: Path) -> None:

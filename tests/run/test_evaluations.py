@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from robot_rl.control.session import EVAL_SEED
 from robot_rl.report.page import headline
 from robot_rl.report.rundata import read_run
 from robot_rl.run.evaluations import read_eval, with_evaluation, write_eval
+from robot_rl.run.train import finish
+from tests.support.session import TRAIN, make_session
 
 
 def one(episodes: int, weights: int = 7, seed: int = 1_000_000, **more: Any) -> dict[str, Any]:
@@ -36,10 +39,30 @@ def test_two_episodes_do_not_replace_a_hundred(tmp_path: Path) -> None:
     assert "100 of 100 evaluation episodes" in page and "2 of 2 (weights 7" in page
 
 
+@pytest.mark.parametrize("held", [0, 2, 4])
+def test_of_an_evaluation_that_is_stopped_nothing_is_written(held: int, tmp_path: Path) -> None:
+    train = dataclasses.replace(TRAIN, eval_episodes=3, stochastic_eval_episodes=2)
+    session, starts, _ = make_session(train=train)
+    session.stopping = lambda: "asked to stop" if len(starts) >= held else ""
+    assert finish(session, tmp_path, runtime="ros") == {}
+    assert read_eval(tmp_path) == {} and len(starts) == held
+    session.stopping = lambda: ""  # started again
+    result = finish(session, tmp_path, runtime="ros")
+    assert result == read_eval(tmp_path) and len(result["evaluations"]) == 1
+    assert [result[part]["successes"] for part in ("deterministic", "stochastic")] == [3, 2]
+
+
+def test_figures_of_the_simulation_do_not_replace_those_of_the_arm(tmp_path: Path) -> None:
+    write_eval(tmp_path, one(50, evaluated_in="ros"))
+    shown = write_eval(tmp_path, one(100, evaluated_in="simulation"))
+    assert shown["deterministic"]["episodes"] == 50 and shown["evaluated_in"] == "ros"
+
+
 def test_a_policy_that_has_learned_more_is_judged_by_its_own_evaluations(tmp_path: Path) -> None:
-    write_eval(tmp_path, one(100))
-    assert write_eval(tmp_path, one(2, weights=8))["deterministic"]["episodes"] == 2
-    assert len(read_eval(tmp_path)["evaluations"]) == 2
+    write_eval(tmp_path, one(100, env_steps=700, train_s=60.0))
+    shown = write_eval(tmp_path, one(2, weights=8))
+    assert shown["deterministic"]["episodes"] == 2 and len(shown["evaluations"]) == 2
+    assert not {"env_steps", "train_s"} & shown.keys()  # these were of the older policy
 
 
 def test_the_file_of_an_older_version_counts_as_one_evaluation(tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ def steps_of(folder: Path) -> list[Step]:
         return [row for row in store.rows_since(0, 10_000)[0] if isinstance(row, Step)]
 
 
+@pytest.mark.waits
+@pytest.mark.alone  # or the person is late in each demonstration
 def test_a_demonstration_waits_for_the_person_and_keeps_to_the_wall_clock(tmp_path: Path) -> None:
     experiment = at_the_page(tmp_path / "r", "train.demos=1")
     assert about(experiment)["cameras"] == ["video"]
@@ -125,6 +127,7 @@ def test_a_demonstration_waits_for_the_person_and_keeps_to_the_wall_clock(tmp_pa
     assert "no gate" in person.refusal
 
 
+@pytest.mark.waits
 @pytest.mark.alone  # or practice is over before the person is there
 def test_the_person_corrects_the_policy_in_practice(tmp_path: Path) -> None:
     small = ("algo.hidden=[16,16]", "algo.batch_size=16", "train.max_env_steps=200")

@@ -215,12 +215,17 @@ def off_by(found: FoundCamera, hidden: dict[str, float]) -> tuple[float, float]:
     return 1e3 * float(np.linalg.norm(off[:3])), float(np.degrees(np.linalg.norm(off[3:])))
 
 
-@pytest.mark.gl
-def test_a_camera_is_found_from_what_it_saw(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def few_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a camera that is near."""
     monkeypatch.setattr(identify_cameras, "PICTURES", 18)
-    monkeypatch.setattr(identify_cameras, "LOOKS", identify_cameras.LOOKS[1:])  # it is near
+    monkeypatch.setattr(identify_cameras, "LOOKS", identify_cameras.LOOKS[1:])
+
+
+@pytest.mark.gl
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_pictures")
+def test_a_camera_is_found_from_what_it_saw(tmp_path: Path) -> None:
     hidden = {"camera_place_m_x/wrist": 0.01, "camera_turn_rad_y/wrist": -0.02}
     words = scene(**hidden, brightness=0.9, gains=0.8)
     images = ("task.images=[wrist]", "task.image_size=48")
@@ -228,12 +233,44 @@ def test_a_camera_is_found_from_what_it_saw(
     result = identify(run, ("gains",), cameras=True, seconds=5.0)
     (wrist,) = result.cameras
     place_mm, turn_deg = off_by(wrist, hidden)
-    assert place_mm < 2.0 and turn_deg < 0.3, wrist
-    assert wrist.after < 0.2 * wrist.before
+    assert place_mm < 2.0 and turn_deg < 0.4, wrist  # of few pictures; all are in the slow test
+    assert wrist.after < 0.2 * wrist.before and not wrist.calibrated
+
+
+@pytest.mark.gl
+@pytest.mark.usefixtures("few_pictures")
+def test_a_camera_at_the_hand_is_found_although_the_arm_is_not_quite_known(
+    tmp_path: Path,
+) -> None:
+    """The actions are played on the measured poses: errors of the arm do not add up."""
+    hidden = {"camera_place_m_x/wrist": 0.01}
+    images = ("task.images=[wrist]", "task.image_size=48")
+    run = recorded(tmp_path, scene(**hidden, gains=0.6), *images, "experiment=lift", demos=3)
+    result = identify(run, ("joint_damping",), cameras=True, seconds=5.0)
+    (wrist,) = result.cameras
+    place_mm, turn_deg = off_by(wrist, hidden)
+    assert place_mm < 1.5 and turn_deg < 0.6, wrist  # 0.6 mm, 0.4 degrees; else 3.0 and 0.9
     found = result.ranges()
     assert found["camera_place_m_x/wrist"][0] == pytest.approx(0.01, abs=0.002)
-    made = Experiment.compose(["experiment=lift", *images, f"task.ranges={flow(found)}"])
-    made.check()
+    Experiment.compose(["experiment=lift", *images, f"task.ranges={flow(found)}"]).check()
+
+
+@pytest.mark.gl
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_pictures")
+def test_what_is_found_of_a_calibrated_camera_comes_on_top_of_its_calibration(
+    tmp_path: Path,
+) -> None:
+    """The twin has the same calibration, and would count it twice otherwise."""
+    pose = "cameras.wrist.pose=[0.068,0.004,-0.065,-0.166,-0.166,0.687,0.687]"
+    images = ("task.images=[wrist]", "task.image_size=48", "cameras.wrist.mount=hand", pose)
+    hidden = {"camera_place_m_x/wrist": 0.01}
+    run = recorded(tmp_path, scene(**hidden), *images, "experiment=lift", demos=3)
+    said: list[str] = []
+    (wrist,) = identify(run, ("gains",), cameras=True, seconds=5.0, tell=said.append).cameras
+    assert wrist.calibrated and "from where cameras.wrist.pose has it" in said[-1]
+    place_mm, turn_deg = off_by(wrist, hidden)
+    assert place_mm < 2.0 and turn_deg < 0.3, wrist
 
 
 def flow(ranges: dict[str, list[float]]) -> str:

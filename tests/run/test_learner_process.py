@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +16,18 @@ from typing import Any
 
 import pytest
 
+from robot_rl.console.address import HOST
 from robot_rl.errors import LinkError
 from robot_rl.learn.algos import HilSerlConfig
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.run import learner as process
 from robot_rl.run.experiment import Experiment, TrainConfig
 from robot_rl.store.store import Store
+from robot_rl.system.ports import probe
+from robot_rl.system.supervised import EXIT_SETUP
 from robot_rl.types import Ending, Label, Row, Step
 from tests.support.clock import ManualClock
+from tests.support.pairs import until
 from tests.support.point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 
@@ -88,6 +99,34 @@ def test_the_last_thing_to_learn_from_may_go_between_two_turns(
     learner.close()
 
 
+def test_a_port_that_is_taken_and_a_key_that_is_open_are_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("robot_rl_sim", reason="the task of the experiment")
+    monkeypatch.setattr(process.signal, "signal", lambda *_: None)
+    with socket.create_server(("127.0.0.1", 0)) as orphan:
+        words = [f"link.port={orphan.getsockname()[1]}", f"run_dir={tmp_path / 'run'}"]
+        run_dir = Experiment.compose(["experiment=reach", "runtime=lockstep", *words]).save()
+        assert process.main(run_dir) == EXIT_SETUP
+    assert "the port is in use" in caplog.text
+    (run_dir / "keys" / "learner.secret").chmod(0o644)
+    assert process.main(run_dir) == EXIT_SETUP  # no restart closes it
+    assert "readable by others" in caplog.text
+
+
+def test_a_learner_that_loads_ends_with_its_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it holds the port for minutes, and the same command again finds it taken."""
+    ended = threading.Event()
+    monkeypatch.setattr(process, "ORPHAN_S", 0.01)
+    monkeypatch.setattr(process.os, "_exit", lambda _code: ended.set())
+    with process._no_longer_than(os.getppid()):
+        assert not ended.wait(0.1)
+    with process._no_longer_than(-1):
+        assert ended.wait(10.0)
+    ended.clear()
+    assert not ended.wait(0.1)  # once it has loaded, it saves before it ends
+
+
 def test_a_full_disk_ends_no_training_and_hides_no_other_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -116,3 +155,37 @@ def test_a_full_disk_ends_no_training_and_hides_no_other_error(
         process.run(run_dir)
     assert caplog.text.count("No space left") == len(turns) == 3
     assert closed == [True]
+
+
+def test_a_learner_by_hand_outlives_its_shell_and_ends_in_order_with_its_terminal(
+    tmp_path: Path,
+) -> None:
+    """With nohup and a shell that is left, it goes on; without nohup, SIGHUP has it save."""
+    words = ["experiment=reach", "runtime=ros", f"run_dir={tmp_path}/run"]
+    port = probe(HOST, 0)
+    Experiment.compose([*words, f"link.port={port}"]).save()
+    log = tmp_path / "log"
+    learner = f"{sys.executable} -m robot_rl.run.learner {tmp_path}/run"
+    with log.open("w") as out:
+        shell = subprocess.run(
+            ["sh", "-c", f"nohup {learner} >/dev/null & echo $!"],
+            stdout=subprocess.PIPE, stderr=out, text=True, check=True, timeout=20,
+        )  # fmt: skip
+    pid = int(shell.stdout)
+    try:
+        until(lambda: _listens(port), 60.0)
+        os.kill(pid, signal.SIGHUP)
+        time.sleep(2.0)  # it looks after its supervisor more often
+        assert _listens(port), log.read_text()
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    until(lambda: not _listens(port), 20.0)
+    with subprocess.Popen(learner.split()) as again:
+        until(lambda: _listens(port), 60.0)
+        again.send_signal(signal.SIGHUP)
+        assert again.wait(20) == 0
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex((HOST, port)) == 0

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -212,3 +213,72 @@ def test_a_described_task_runs_from_demonstrations_to_evaluation(tmp_path: Path)
         last = store.frames(demos[0].id)[-1].observation["state"]
     loaded: Any = Experiment.load(folder).task
     assert loaded.tcp_position_m(last) == pytest.approx((0.5, 0.0, 0.045), abs=0.002)
+
+
+# --- cameras that a person has calibrated ---------------------------------------------------------
+
+SEES = ["experiment=lift", "task.images=[wrist,front]", "task.image_size=48", "operator=none"]
+CALIBRATED = [
+    *("cameras.wrist.mount=hand", "cameras.wrist.pose=[0.09,0.01,-0.08,-0.15,-0.17,0.687,0.69]"),
+    *("cameras.wrist.k=[700,700,319.5,239.5]", "cameras.wrist.k_size=[640,480]"),
+    *("cameras.front.mount=beside", "cameras.front.pose=[0.9,0.1,0.4,0.62,0.61,-0.35,-0.34]"),
+]
+
+
+@pytest.mark.gl
+@pytest.mark.parametrize("sim", ["mujoco", "physx"])
+def test_a_calibrated_camera_is_where_the_double_and_the_sheet_of_draws_have_it(sim: str) -> None:
+    if sim == "physx":
+        pytest.importorskip("ovphysx", reason="PhysX is not installed: .ci/physx")
+    from robot_rl_sim.camera import MujocoCamera, place_cameras
+    from robot_rl_sim.robot import MujocoRobot
+
+    experiment = Experiment.compose([*SEES, *CALIBRATED, f"sim={sim}"])
+    rig: Any = make_rig(experiment, policy_of(experiment), record=forget)
+    task: Any = experiment.task
+    plan = task.sample_reset(np.random.default_rng(1))
+    beside = MujocoRobot(task, experiment.robot)
+    place_cameras(beside.model, experiment.cameras, experiment.robot)
+    for robot in (rig.robot, beside):
+        robot.reset(plan)
+    assert rig.calibrated == {"wrist", "front"}
+    for camera in rig.loop.cameras:
+        other = MujocoCamera(beside, camera.name, (48, 48))
+        drawn, expected = (one.read()[1].astype(int) for one in (camera, other))
+        assert np.abs(drawn - expected)[1:].max() <= 1, camera.name  # row 0 tells the time
+        assert camera.fovy_rad == other.fovy_rad
+        other.close()
+        camera.close()
+
+
+@pytest.mark.gl
+def test_a_randomised_pose_is_an_offset_from_the_calibrated_one() -> None:
+    from robot_rl_sim.camera import place_cameras
+    from robot_rl_sim.robot import MujocoRobot
+
+    moved = "task.ranges={camera_place_m_x/wrist: [0.01, 0.01]}"
+    experiment = Experiment.compose([*SEES, *CALIBRATED, moved])
+    rig: Any = make_rig(experiment, policy_of(experiment), record=forget)
+    task: Any = experiment.task
+    calibrated = MujocoRobot(task, experiment.robot).model
+    place_cameras(calibrated, experiment.cameras, experiment.robot)
+    for seed in range(2):  # the second start does not move it again
+        rig.robot.reset(task.sample_reset(np.random.default_rng(seed)))
+        moved_m = rig.robot.model.camera("wrist").pos - calibrated.camera("wrist").pos
+        assert moved_m == pytest.approx((0.01, 0.0, 0.0))
+    for camera in rig.loop.cameras:
+        camera.close()
+
+
+@pytest.mark.gl
+def test_a_camera_that_nobody_has_calibrated_is_where_the_task_has_it() -> None:
+    from robot_rl_sim.robot import MujocoRobot
+
+    experiment = Experiment.compose(SEES)
+    rig: Any = make_rig(experiment, policy_of(experiment), record=forget)
+    task: Any = experiment.task
+    nominal = MujocoRobot(task, experiment.robot).model
+    assert not rig.calibrated
+    for camera in rig.loop.cameras:
+        assert (rig.robot.model.camera(camera.name).pos == nominal.camera(camera.name).pos).all()
+        camera.close()

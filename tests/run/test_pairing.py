@@ -17,7 +17,7 @@ import pytest
 
 from robot_rl.bench.samples import episode_rows
 from robot_rl.cli.main import main as robot_rl
-from robot_rl.config.run_folder import ACTOR_STORE, LINK
+from robot_rl.config.run_folder import ACTOR_STORE, LINK, PAIRING, read_facts
 from robot_rl.errors import ConfigError, LinkError, RobotRLError
 from robot_rl.link import pairing as protocol
 from robot_rl.link.auth import keys_for, run_keys
@@ -202,6 +202,20 @@ def test_a_learner_that_has_another_address_is_no_other_experiment(machines: Mac
     other = dict(moved.config) | {"link": link | {"status_period_s": 9.0}}
     with pytest.raises(ConfigError, match=r"link\.status_period_s"):
         dataclasses.replace(moved, config=other).save()
+
+
+def test_a_kill_in_a_pairing_leaves_no_torn_record(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged pairing.json of one run kept every later run from being paired."""
+    write = Path.write_text
+
+    def torn(self: Path, data: str, *more: Any, **options: Any) -> int:
+        return write(self, data[:5] if self.name == PAIRING else data, *more, **options)
+
+    monkeypatch.setattr(Path, "write_text", torn)
+    folder = machines.pair()
+    assert read_facts(folder / PAIRING)["used"]
 
 
 def test_the_same_machine_paired_again_keeps_its_key_and_its_rows(machines: Machines) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from robot_rl.errors import RobotRLError
 from robot_rl.run import sim_actor
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.learner import DEMONSTRATED, MASTERED, turn
@@ -79,6 +80,22 @@ def test_an_unpaced_clock_waits_only_for_who_must_keep_up() -> None:
     stop.append("asked to stop")
     clock.sleep_until_s(0.2)  # nobody is waited for when the run ends
     assert clock.now_s() == 0.2
+
+
+def test_who_waits_for_the_learner_leaves_the_simulator_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Experiment.compose([*SMALL, f"run_dir={tmp_path / 'run'}"]).save()
+    folder = tmp_path / "run" / "arms" / "left"
+    actor = sim_actor.SimulatedActor(Experiment.load(folder), folder, lambda: "")
+    wall = Wall()
+    monkeypatch.setattr(sim_actor, "time", wall)
+    before_s = actor.ports.clock.now_s()
+    actor._starts.pause(0.25)
+    assert actor._retry(RobotRLError("the learner refuses"))
+    assert wall.now == 1001.25 and actor.ports.clock.now_s() == before_s
+    actor.writer.close()
+    actor.store.close()
 
 
 class Server:

@@ -94,7 +94,7 @@ def test_every_variant_is_a_command_that_train_accepts(tmp_path: Path) -> None:
 
     for name in VARIANTS:
         words = command(name, "peg_insert", 1, folder=tmp_path, extra=(), dataset="runs/data")
-        assert words[3] == "train" and f"run_dir={tmp_path}/{name}-s1" in words
+        assert words[4] == "train" and f"run_dir={tmp_path}/{name}-s1" in words
         longer = command(
             name,
             "peg_insert",
@@ -103,7 +103,7 @@ def test_every_variant_is_a_command_that_train_accepts(tmp_path: Path) -> None:
             extra=["train.max_env_steps=77", "learner.pretrain_updates=88"],
             dataset="runs/data",
         )
-        experiment = Experiment.compose(longer[4:])
+        experiment = Experiment.compose(longer[5:])
         if "base=flow" not in longer:
             experiment.check()
         without = "train.max_env_steps=0" in VARIANTS[name].overrides  # it would be another variant
@@ -114,7 +114,7 @@ def test_every_variant_is_a_command_that_train_accepts(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_of_other_settings_is_not_passed_off_as_this_study(tmp_path: Path) -> None:
-    words = command("full", "reach", 0, folder=tmp_path, extra=["algo.gamma=0.9"])[4:]
+    words = command("full", "reach", 0, folder=tmp_path, extra=["algo.gamma=0.9"])[5:]
     run = Experiment.compose(words).save()
     (run / "eval.json").write_text(json.dumps(RESULT))
     figures = study("reach", names=["full"], seeds=1, folder=tmp_path, extra=["algo.gamma=0.9"])

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from robot_rl.config.run_folder import METRICS
+from robot_rl.report.dashboard import Dashboard
+from robot_rl.ros.supervise import Exit
 from robot_rl.run import graph
+from robot_rl.run.experiment import Experiment
 
 
 def test_why_the_arm_stands_still_is_told_once(
@@ -33,3 +40,25 @@ def test_why_the_arm_stands_still_is_told_once(
         log.write(" no more\n" + line)
     stops.look()
     assert caplog.messages == [told, "gate: torn no more", told]
+
+
+def test_no_episode_of_several_arms_is_lost(tmp_path: Path) -> None:
+    words = ["experiment=reach", "runtime=lockstep", "actors=left,right", f"run_dir={tmp_path}"]
+    experiment = Experiment.compose(words)
+    board = Dashboard("reach", Console(file=io.StringIO()))
+
+    class Both(graph.Nobody):
+        """Both arms end their episode 3 at once."""
+
+        def __init__(self) -> None:
+            self.labels = {"both"}
+
+        def poll(self) -> list[Exit]:
+            for arm in experiment.arms:
+                arm.run_dir.mkdir(parents=True)
+                line = {"env_steps": 10, "episode/index": 3, "episode/success": 1.0}
+                (arm.run_dir / METRICS).write_text(json.dumps(line) + "\n")
+            return [Exit("both", 0, None, False)]
+
+    graph.run(experiment, (), board.update, Both())
+    assert "episodes 2" in board.line()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,20 +18,25 @@ from robot_rl.config.registry import resolve
 from robot_rl.control.env import RobotEnv
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.ports import Clock
-from robot_rl.run import engines
+from robot_rl.run import engines, parity
 from robot_rl.run.evaluations import with_evaluation
+from robot_rl.run.experiment import Experiment
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate, WatchedClock
 from robot_rl.tasks import ReachTask
 from robot_rl.tasks.common import SimTask, tool_down
-from robot_rl.types import Command, Driver
-from robot_rl_sim import physx_world
+from robot_rl.tasks.peg_insert import DEPTH_M
+from robot_rl.types import Command, Driver, RobotState
+from robot_rl_sim import parity_physx, physx_world
+from robot_rl_sim.parity import Check
 from robot_rl_sim.physx import PhysxRobot
 from robot_rl_sim.robot import MujocoRobot
+from robot_rl_sim.usd import JOINTS, build_stage
 from tests.robots.test_urdf import ARMS, arm_of
 
 TASKS = ("reach", "peg_insert", "lift", "pick_insert")
 ROBOTS = ("fr3", "ur5e")
+BOTH = {"peak", "impulse"}
 needs_physx = pytest.mark.skipif(
     importlib.util.find_spec("ovphysx") is None, reason="PhysX is not installed: .ci/physx"
 )
@@ -59,28 +66,88 @@ def env_of(task: SimTask, simulated: MujocoRobot) -> RobotEnv:
 @needs_physx
 @pytest.mark.parametrize(("task", "robot"), [*itertools.product(TASKS, ROBOTS)])
 def test_every_gate_is_met(task: str, robot: str) -> None:
-    from robot_rl_sim.parity_physx import engine_checks
-
     arm = resolve("robot", {"name": robot})
-    measured = engine_checks(resolve("task", {"name": task}).with_robot(arm), arm)
+    measured = parity_physx.engine_checks(resolve("task", {"name": task}).with_robot(arm), arm)
     assert [check for check in measured.checks if not check.passed] == []
     names = {check.name for check in measured.checks}
     assert "drives follow a sine" in names
     assert ("the peg rests in the hole" in names) == (task == "peg_insert")
     grasps = task in ("lift", "pick_insert")
     assert ("a part slides down a slope" in names) == grasps
-    assert ("the hand lands on the table, peak" in names) == grasps
+    assert ("the hand lands on the table, impulse" in names) == grasps
     assert all(len(t.time_s) == len(t.mujoco) == len(t.physx) for t in measured.traces)
 
 
 @needs_physx
 @pytest.mark.parametrize("arm", [name for name in ARMS if name != "so101"])
 def test_every_gate_is_met_by_an_arm_from_a_urdf(arm: str) -> None:
-    from robot_rl_sim.parity_physx import engine_checks
-
     robot = arm_of(arm)
-    measured = engine_checks(ReachTask().with_robot(robot), robot)
+    measured = parity_physx.engine_checks(ReachTask().with_robot(robot), robot)
     assert [check for check in measured.checks if not check.passed] == []
+
+
+def altered(monkeypatch: pytest.MonkeyPatch, path: str, name: str, change: Any) -> None:
+    """Let PhysX have a stage in which one attribute is another."""
+
+    def build(*args: Any) -> Any:
+        stage = build_stage(*args)
+        attribute = stage.GetPrimAtPath(path).GetAttribute(name)
+        attribute.Set(change(attribute.Get()))
+        return stage
+
+    monkeypatch.setattr(physx_world, "build_stage", build)
+
+
+def static_of(task: str) -> dict[str, Check]:
+    """What PhysX makes of the stage of a task."""
+    arm = resolve("robot", {"name": "fr3"})
+    checks = parity_physx._static(resolve("task", {"name": task}).with_robot(arm), arm)
+    return {check.name: check for check in checks}
+
+
+@needs_physx
+def test_gravity_that_points_upwards_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    altered(monkeypatch, "/World/physics", "physics:gravityDirection", lambda down: -down)
+    checks = static_of("reach")
+    assert not checks["PhysX: torques of gravity"].passed and checks["PhysX: mass matrix"].passed
+
+
+@needs_physx
+def test_a_peg_that_is_turned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pxr import Gf
+
+    eighth = Gf.Quatf(math.cos(math.pi / 8), 0.0, 0.0, math.sin(math.pi / 8))
+    altered(monkeypatch, f"{JOINTS}/peg_fixed", "physics:localRot0", lambda turn: turn * eighth)
+    checks = static_of("peg_insert")
+    assert checks["PhysX: kinematics, turn"].difference == pytest.approx(math.pi / 4, abs=1e-4)
+    assert checks["PhysX: kinematics, place"].passed
+
+
+@needs_physx
+def test_a_drive_answers_a_step_as_the_guide_says() -> None:
+    """As MuJoCo's does: `test_usd`."""
+    arm = resolve("robot", {"name": "fr3"})
+    task = resolve("task", {"name": "peg_insert"}).with_robot(arm)
+    simulated = parity_physx._scene(task, arm)
+    model, data = simulated.model, simulated.data
+    world = physx_world.PhysxWorld(task, arm, model, data, driven=True)
+    start = {name: float(data.joint(name).qpos[0]) for name in world.joint_names}
+    first, step = start["fr3_joint1"], math.radians(10.0)
+    world.drive_to(start | {"fr3_joint1": first + step})
+    way = np.zeros(500)
+    for index in range(len(way)):
+        world.step(np.zeros(model.nv))
+        way[index] = (data.qpos[0] - first) / step
+    world.close()
+    assert way.max() == pytest.approx(1.17, abs=0.02)
+    late_s = model.opt.timestep * (np.flatnonzero(np.abs(way - 1.0) > 0.02)[-1] + 1)
+    assert late_s == pytest.approx(0.58, abs=0.02)
+
+
+@needs_physx
+def test_a_randomised_task_meets_the_gates_of_its_nominal_scene() -> None:
+    words = ["task=lift", "task.ranges={joint_friction: [0.05, 0.05], wrench_bias_n: [9, 9]}"]
+    assert parity.measure(Experiment.compose(words), "physx")["passed"]
 
 
 @needs_physx
@@ -225,6 +292,60 @@ def test_robot_rl_eval_measures_there_and_leaves_the_first_figures_shown(tmp_pat
 
 
 # --- without PhysX --------------------------------------------------------------------------------
+
+
+class Felt(MujocoRobot):
+    """In the place of PhysX: the wrench sensor's share of the first 0.3 s of a contact."""
+
+    share = 1.0
+
+    def read(self) -> RobotState:
+        state = super().read()
+        if not state.wrench_in_tcp.any():
+            self._quiet_s = self.now_s()
+        early = self.now_s() - self._quiet_s < 0.3
+        share = self.share if early else 1.0
+        return replace(state, wrench_in_tcp=share * state.wrench_in_tcp)
+
+
+@pytest.mark.parametrize(
+    ("share", "missed"), [(1.0, set()), (0.6, {"impulse"}), (0.2, BOTH), (-1.0, BOTH)]
+)
+def test_a_landing_is_compared_by_its_impact(
+    share: float, missed: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parity_physx, "PhysxRobot", type("", (Felt,), {"share": share}))
+    found = parity_physx.Measured([], [])
+    arm = resolve("robot", {"name": "fr3"})
+    parity_physx._land(resolve("task", {"name": "lift"}).with_robot(arm), arm, found)
+    names = {check.name.partition(", ")[2] for check in found.checks if not check.passed}
+    assert names == missed
+    assert found.traces[0].mujoco.max() > 25.0 and abs(found.traces[0].mujoco[-1]) < 2.0
+
+
+def test_a_part_that_is_nowhere_misses_its_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = np.full((5, 3), 1e-4), np.full((5, 3), np.nan)
+    monkeypatch.setattr(parity_physx, "_drop", lambda *_: lost)
+    found = parity_physx.Measured([], [])
+    parity_physx._contacts(
+        resolve("task", {"name": "lift"}), resolve("robot", {"name": "fr3"}), found
+    )
+    assert len(found.checks) == 3 and not any(check.passed for check in found.checks)
+
+
+def test_a_peg_that_is_nowhere_misses_its_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the two engines the second one has lost it."""
+    monkeypatch.setattr(parity_physx, "PhysxRobot", MujocoRobot)
+    task, asked = resolve("task", {"name": "peg_insert"}), itertools.count()
+    ticks = round(parity_physx.INSERT_S / parity_physx.TICK_S)
+
+    def tip_in_hole(_state: RobotState) -> tuple[tuple[float, float, float], float]:
+        return (0.0, 0.0, -DEPTH_M if next(asked) < ticks else np.nan), 0.0
+
+    object.__setattr__(task, "tip_in_hole", tip_in_hole)  # it is frozen
+    found = parity_physx.Measured([], [])
+    parity_physx._insert(task, resolve("robot", {"name": "fr3"}), found)
+    assert len(found.checks) == 2 and not any(check.passed for check in found.checks)
 
 
 def test_without_physx_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

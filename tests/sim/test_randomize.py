@@ -19,7 +19,8 @@ from robot_rl.config.registry import resolve
 from robot_rl.config.run_folder import DRAWS
 from robot_rl.errors import ConfigError
 from robot_rl.ros.wire import decode_plan, encode_plan
-from robot_rl.tasks.common import tool_down
+from robot_rl.tasks import LiftTask
+from robot_rl.tasks.common import Part, tool_down
 from robot_rl.tasks.randomize import PRESETS, QUANTITIES, draw, preset_of, ranges_of
 from robot_rl.types import Command, Driver
 from robot_rl_sim.camera import MujocoCamera
@@ -230,6 +231,44 @@ def test_a_larger_cube_lies_higher() -> None:
     assert heights[1] == pytest.approx(1.2 * heights[0], abs=2e-4)
 
 
+def test_the_boxes_that_mujoco_asks_first_grow_with_the_cube() -> None:
+    found = []
+    for factor in (1.0, 1.2):
+        task, robot = made(ranges=only("object_size", factor))
+        robot.reset(start(task))
+        model, body = robot.model, robot.model.body("cube").id
+        first, count = model.body_bvhadr[body], model.body_bvhnum[body]
+        assert count > 0
+        found.append(model.bvh_aabb[first : first + count].copy())
+    assert found[1] == pytest.approx(1.2 * found[0])
+
+
+@pytest.mark.parametrize("mass", [1.0, 1.3])
+def test_a_larger_part_is_harder_to_turn(mass: float) -> None:
+    """And its centre of mass is farther from its origin; its mass is another quantity."""
+    found = []
+    for size in (1.0, 1.2):
+        task = OffCentre(ranges={"object_size": (size, size), "object_mass": (mass, mass)})
+        robot = MujocoRobot(task)
+        for seed in range(2):
+            robot.reset(start(task, seed))
+        body = robot.model.body("cube")
+        found.append((body.mass[0], body.inertia.copy(), body.ipos.copy()))
+    (mass_kg, inertia, centre), (same_kg, harder, farther) = found
+    assert same_kg == mass_kg
+    assert harder == pytest.approx(1.44 * inertia)
+    assert centre.any() and farther == pytest.approx(1.2 * centre)
+
+
+class OffCentre(LiftTask):
+    """A cube with a weight on one side."""
+
+    def parts(self) -> tuple[Part, ...]:
+        cube, *rest = super().parts()
+        weight = replace(cube.primitives[0], position_m=(0.01, 0.0, 0.0))
+        return (replace(cube, primitives=(*cube.primitives, weight)), *rest)
+
+
 def moved(robot: MujocoRobot, seconds: float) -> float:
     """How far the TCP has come of 30 mm, so long after the command."""
     before = robot.read().tcp_in_base.position_m.copy()
@@ -385,6 +424,40 @@ def test_a_late_picture_shows_the_past() -> None:
         shown.close()
     assert np.abs(there.astype(int) - before).mean() < 0.05  # as it was 0.1 s ago: nothing moved
     assert np.abs(after.astype(int) - before).mean() > 0.5
+
+
+def seen_ages_s(ranges: Ranges, seconds: float, pictures: int = 1) -> list[float]:
+    """How old the pictures of a moving arm are, every 10 ms after so much time."""
+    task, robot = made("reach", ranges=ranges, images=["front"])
+    robot.reset(start(task))
+    robot.data.qvel[0] = 0.5
+    assert robot.randomizer is not None
+    past: list[np.ndarray] = []
+    ages_s = []
+    while len(ages_s) < pictures:
+        robot.advance(0.01)
+        past.append(robot.data.qpos.copy())
+        if robot.now_s() >= seconds:
+            shown = robot.randomizer.seen(robot.now_s(), robot.data)
+            ticks = [n for n, qpos in enumerate(reversed(past)) if np.array_equal(qpos, shown.qpos)]
+            ages_s.append(0.01 * ticks[0])
+    return ages_s
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "age_s"),
+    [(0.003, 0.0), (0.006, 0.01), (0.1, 0.1), (0.104, 0.1), (0.8, 0.8), (1.0, 1.0)],
+)
+def test_a_picture_is_as_old_as_the_nearest_tick(delay_s: float, age_s: float) -> None:
+    assert seen_ages_s(only("image_delay_s", delay_s), 1.5) == [pytest.approx(age_s)]
+
+
+def test_a_lost_picture_is_a_frame_older_and_no_other_is_old() -> None:
+    ages_s = seen_ages_s(only("dropped_frames", 0.02), 0.1, pictures=400)
+    assert np.mean([age_s == 0.0 for age_s in ages_s]) >= 0.9
+    assert {age_s for age_s in ages_s if age_s} == {0.03}
+    both = only("dropped_frames", 1.0) | only("image_delay_s", 0.8)
+    assert seen_ages_s(both, 1.5) == [pytest.approx(0.83)]
 
 
 # --- runs -----------------------------------------------------------------------------------------

@@ -5,25 +5,43 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 from pxr import Gf, Usd, UsdGeom, UsdPhysics, UsdShade, UsdValidation
 
 from robot_rl.cli.main import main
 from robot_rl.config.registry import resolve
-from robot_rl.errors import SetupError
+from robot_rl.errors import ConfigError, SetupError
 from robot_rl.observe.cameras import CameraConfig
+from robot_rl.ports import ResetPlan
 from robot_rl.robots import Robot
+from robot_rl.run import parity
+from robot_rl.run.experiment import Experiment
 from robot_rl.tasks import ReachTask
-from robot_rl.tasks.common import SimTask
-from robot_rl_sim.builder import drive_gains
-from robot_rl_sim.parity import stage_checks, static_checks
+from robot_rl.tasks.common import FRONT, CameraView, Joint, Part, Primitive, SimTask, upright
+from robot_rl_sim.builder import drive, drive_gains
+from robot_rl_sim.parity import Check, Mechanism, stage_checks, static_checks
+from robot_rl_sim.physx import PhysxRobot
 from robot_rl_sim.robot import MujocoRobot
-from robot_rl_sim.usd import JOINTS, ROBOT, body_path, build_stage, optics, usd_name, write_stage
+from robot_rl_sim.usd import (
+    JOINTS,
+    PARTS,
+    ROBOT,
+    ROOM,
+    SURFACES,
+    body_path,
+    build_stage,
+    camera_path,
+    optics,
+    usd_name,
+    write_stage,
+)
 from tests.robots.test_urdf import ARMS, arm_of
 
 TASKS = ("reach", "peg_insert", "lift", "pick_insert")
@@ -63,7 +81,7 @@ def test_masses_joints_kinematics_and_dynamics_are_those_of_mujoco(task: str, ro
     scene = resolve("robot", {"name": robot})
     checks = static_checks(resolve("task", {"name": task}).with_robot(scene), scene)
     assert [check for check in checks if not check.passed] == []
-    assert len(checks) == 12
+    assert len(checks) == 17
 
 
 @pytest.mark.parametrize(("task", "robot"), [*itertools.product(TASKS, ROBOTS)])
@@ -132,6 +150,48 @@ def test_gains_are_per_degree_and_include_the_joints_own_damping(lift: Scene) ->
         assert read == pytest.approx(stiffness * math.pi / 180.0)
         read = lift.attribute(path, "drive:angular:physics:damping")
         assert read == pytest.approx((damping + own) * math.pi / 180.0)
+
+
+def test_drawn_gains_are_those_of_the_nominal_inertia(tmp_path: Path) -> None:
+    """As in MuJoCo, whose drives are tuned before anything is drawn."""
+    stiffness = []
+    robot = resolve("robot", {"name": "fr3"})
+    for ranges in ({}, {"armature": [2.0, 2.0]}, {"armature": [2.0, 2.0], "gains": [1.2, 1.2]}):
+        task = resolve("task", {"name": "lift", "ranges": ranges}).with_robot(robot)
+        write_stage(task, robot, tmp_path / "stage.usda")
+        stage = Usd.Stage.CreateInMemory()
+        stage.GetRootLayer().ImportFromString((tmp_path / "stage.usda").read_text())
+        joint = stage.GetPrimAtPath(f"{JOINTS}/fr3_joint7")
+        stiffness.append(joint.GetAttribute("drive:angular:physics:stiffness").Get())
+    nominal = stiffness[0]
+    assert stiffness == pytest.approx([nominal, nominal, 1.2 * nominal])
+
+
+def test_a_drive_answers_a_step_as_the_guide_says() -> None:
+    """The gains are for joints at 0, and nobody may think that they are critical elsewhere."""
+    scene = Scene("peg_insert")
+    arm = Mechanism(scene.stage)
+    names = [joint.name for joint in arm.moving]
+    mass, _ = arm.dynamics(dict(zip(names, scene.data.qpos[:7].tolist(), strict=True)))
+    inertia = np.diag(mass)
+    stiffness = np.array([joint.stiffness for joint in arm.moving])
+    damping = np.array([joint.damping for joint in arm.moving])
+    frequency, ratio = np.sqrt(stiffness / inertia), damping / 2 / np.sqrt(stiffness * inertia)
+    assert frequency == pytest.approx((25, 78, 25, 49, 64, 60, 60), abs=1.0)
+    assert ratio == pytest.approx((0.44, 1.31, 0.43, 0.83, 1.13, 1.06, 1.08), abs=0.02)
+
+    simulated = MujocoRobot(scene.task, scene.robot, joint_control=True)
+    simulated.reset(scene.task.sample_reset(np.random.default_rng(3)))
+    model, data = simulated.model, simulated.data
+    start, step = float(data.qpos[0]), math.radians(10.0)
+    data.ctrl[model.actuator(drive("fr3_joint1")).id] = start + step
+    way = np.zeros(500)
+    for index in range(len(way)):
+        mujoco.mj_step(model, data)
+        way[index] = (data.qpos[0] - start) / step
+    assert way.max() == pytest.approx(1.17, abs=0.02)
+    late_s = model.opt.timestep * (np.flatnonzero(np.abs(way - 1.0) > 0.02)[-1] + 1)
+    assert late_s == pytest.approx(0.58, abs=0.02)
 
 
 def test_armature_and_velocity_are_written_for_every_engine(lift: Scene) -> None:
@@ -203,11 +263,23 @@ def test_a_fixture_is_kinematic_and_a_marker_is_only_seen() -> None:
     assert target and not target.HasAPI(UsdPhysics.RigidBodyAPI)
 
 
-def test_a_camera_sees_through_its_principal_point() -> None:
-    """Points of the scene fall on the pixels that OpenCV's pinhole says."""
-    k = (600.0, 590.0, 333.0, 229.0)
+@pytest.mark.parametrize("size", [(640, 480), (1280, 720)])
+def test_a_camera_sees_through_its_principal_point(size: tuple[int, int]) -> None:
+    """Points of the scene fall on the pixels that OpenCV's pinhole says.
+
+    size: that is asked of the camera now; its intrinsics are those of 640 x 480.
+    """
+    k, width, height = (600.0, 590.0, 333.0, 229.0), *size
+    where = (0.9, 0.0, 0.4, 1.0, 0.0, 0.0, 0.0)
+    distortion = (0.1, -0.2, 0.001, 0.002, 0.03)
     config = CameraConfig(
-        width=640, height=480, k=k, mount="beside", pose=(0.9, 0.0, 0.4, 1.0, 0.0, 0.0, 0.0)
+        width=width,
+        height=height,
+        k=k,
+        k_size=(640, 480),
+        distortion=distortion,
+        mount="beside",
+        pose=where,
     )
     scene = Scene("lift", front=config)
     prim = scene.stage.GetPrimAtPath("/World/room/camera_front")
@@ -225,6 +297,9 @@ def test_a_camera_sees_through_its_principal_point() -> None:
     assert prim.GetAttribute(f"{lens}:model").Get() == "opencvPinhole"
     read = [prim.GetAttribute(f"{lens}:opencvPinhole:{n}").Get() for n in ("fx", "fy", "cx", "cy")]
     assert read == pytest.approx(k)
+    names = ("k1", "k2", "p1", "p2", "k3")
+    read = [prim.GetAttribute(f"{lens}:opencvPinhole:{name}").Get() for name in names]
+    assert read == pytest.approx(distortion)
     assert tuple(prim.GetAttribute(f"{lens}:opencvPinhole:imageSize").Get()) == (640, 480)
 
 
@@ -247,37 +322,133 @@ def test_pixels_that_are_not_square_have_one_focal_length() -> None:
 def test_names_that_usd_does_not_know_are_spelt_otherwise() -> None:
     assert usd_name("arm-joint.1") == "arm_joint_1"
     assert usd_name("fr3_joint1") == "fr3_joint1"
+    assert usd_name("1") == "_1"
+    assert usd_name("_1") == "_1"
+
+
+def arm_with(names: Sequence[str]) -> tuple[ReachTask, Robot]:
+    """An arm of six joints that are called so, and a task for it."""
+    arm = arm_of("ur10e")
+    joints = [replace(joint, name=name) for joint, name in zip(arm.joints, names, strict=True)]
+    robot = replace(arm, joints=tuple(joints))
+    return ReachTask().with_robot(robot), robot
+
+
+@pytest.mark.parametrize("name", ["{}", "joint-{}", "\u5173\u8282{}"])
+def test_every_joint_is_there_whatever_it_is_called(name: str) -> None:
+    task, robot = arm_with([name.format(number) for number in range(1, 7)])
+    simulated = MujocoRobot(task, robot)
+    stage = build_stage(task, robot, simulated.model, simulated.data)
+    joints = stage.GetPrimAtPath(JOINTS).GetChildren()
+    assert sum(joint.IsA(UsdPhysics.RevoluteJoint) for joint in joints) == 6
+    assert all(check.passed for check in stage_checks(stage, simulated.model, robot))
+
+
+def test_two_names_that_are_one_in_usd_are_refused() -> None:
+    with pytest.raises(ConfigError, match="'a-b' and 'a_b' are one name in USD"):
+        static_checks(*arm_with(("a-b", "a_b", "c", "d", "e", "f")))
+
+
+CUBE = Primitive("box", (0.02, 0.02, 0.02))
+
+
+class OddNames(ReachTask):
+    """A part and a camera with names that USD does not know, and hardly any friction."""
+
+    def parts(self) -> tuple[Part, ...]:
+        shapes = (CUBE, Primitive("sphere", (0.02,)), Primitive("capsule", (0.005, 0.03)))
+        return (Part("my-block", "fixture", shapes, friction=5e-5), *super().parts())
+
+    def cameras(self) -> dict[str, CameraView]:
+        return {**super().cameras(), "top-left": FRONT}
+
+    def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
+        plan, there = super().sample_reset(rng), upright(np.array((0.5, 0.2, 0.02)))
+        return replace(plan, objects=plan.objects | {"my-block": there})
+
+
+def test_parts_cameras_and_surfaces_have_names_that_usd_allows() -> None:
+    task = OddNames()
+    simulated = MujocoRobot(task)
+    stage = build_stage(task, simulated.robot, simulated.model, simulated.data)
+    assert stage.GetPrimAtPath(f"{PARTS}/my_block/my_block_0")
+    camera = camera_path(simulated.model, simulated.robot, "top-left")
+    assert camera == f"{ROOM}/camera_top_left" and stage.GetPrimAtPath(camera)
+    checks = stage_checks(stage, simulated.model, simulated.robot)
+    assert [check for check in checks if not check.passed] == []
 
 
 # --- a stage that is wrong is found ---------------------------------------------------------------
 
-WRONG = {
-    "gains of the drives": (f"{JOINTS}/fr3_joint1", "drive:angular:physics:stiffness", 57.3),
-    "mass": (f"{ROBOT}/fr3_link3", "physics:mass", 1.01),
-    "joint ranges": (f"{JOINTS}/fr3_joint2", "physics:upperLimit", 1.001),
-    "armature, three spellings": (f"{JOINTS}/fr3_joint4", "newton:armature", 2.0),
-    "torque limits": (f"{JOINTS}/fr3_joint5", "drive:angular:physics:maxForce", 1.1),
-    "inertia": (f"{ROBOT}/fr3_link2", "physics:diagonalInertia", 1.1),
-    "centre of mass": (f"{ROBOT}/fr3_link4", "physics:centerOfMass", 1.1),
-    "kinematics, place": (f"{JOINTS}/fr3_joint3", "physics:localPos0", 1.01),
-}
+FINGER = f"{JOINTS}/fr3_finger_joint1"
+WRONG = [
+    ("gains of the drives", f"{JOINTS}/fr3_joint1", "drive:angular:physics:stiffness", 57.3),
+    ("gains of the drives", FINGER, "drive:linear:physics:stiffness", 1 / 57.3),
+    ("limits of the drives", f"{JOINTS}/fr3_joint5", "drive:angular:physics:maxForce", 1.1),
+    ("limits of the drives", FINGER, "drive:linear:physics:maxForce", 10.0),
+    ("mass", f"{ROBOT}/fr3_link3", "physics:mass", 1.01),
+    ("mass", f"{PARTS}/cube", "physics:mass", 3.0),
+    ("inertia", f"{ROBOT}/fr3_link2", "physics:diagonalInertia", 1.1),
+    ("inertia", f"{ROBOT}/finger1", "physics:diagonalInertia", 1.1),
+    ("inertia", f"{PARTS}/cube", "physics:diagonalInertia", 30.0),
+    ("centre of mass", f"{ROBOT}/fr3_link4", "physics:centerOfMass", 1.1),
+    ("weightless where compensated", f"{ROBOT}/hand", "physxRigidBody:disableGravity", 0),
+    ("joint ranges", f"{JOINTS}/fr3_joint2", "physics:upperLimit", 1.001),
+    ("armature, three spellings", f"{JOINTS}/fr3_joint4", "newton:armature", 2.0),
+    *(
+        ("greatest velocities, three spellings", f"{JOINTS}/fr3_joint1", name, 1 / 57.3)
+        for name in ("physxJointAxis:angular:maxJointVelocity", "physxJoint:maxJointVelocity")
+    ),
+    ("greatest velocities, three spellings", f"{JOINTS}/fr3_joint7", "newton:velocityLimit", 2.0),
+    ("size and place of shapes", f"{PARTS}/cube/cube_0", "size", 1.2),
+    ("size and place of shapes", f"{ROOM}/table_top", "xformOp:translate", 1.1),
+    ("friction", f"{SURFACES}/friction0", "physics:dynamicFriction", 0.01),
+    ("kinematics, place", f"{JOINTS}/fr3_joint3", "physics:localPos0", 1.01),
+    ("torques of gravity", "/World/physics", "physics:gravityDirection", -1.0),
+    ("torques of gravity", "/World/physics", "physics:gravityMagnitude", 0.0),
+]
 
 
-@pytest.mark.parametrize("gate", WRONG)
-def test_a_wrong_number_misses_its_gate(gate: str) -> None:
-    scene = Scene()
-    path, name, factor = WRONG[gate]
-    attribute = scene.stage.GetPrimAtPath(path).GetAttribute(name)
-    attribute.Set(attribute.Get() * factor)
-    checks = {c.name: c for c in stage_checks(scene.stage, scene.model, scene.robot)}
+@pytest.mark.parametrize(("gate", "path", "name", "factor"), WRONG)
+def test_a_wrong_number_misses_its_gate(
+    gate: str, path: str, name: str, factor: float, lift: Scene
+) -> None:
+    attribute = lift.stage.GetPrimAtPath(path).GetAttribute(name)
+    right = attribute.Get()
+    attribute.Set(right * factor)
+    checks = checks_of(lift)
+    attribute.Set(right)
     assert not checks[gate].passed
+
+
+def checks_of(scene: Scene) -> dict[str, Check]:
+    """By their names."""
+    return {c.name: c for c in stage_checks(scene.stage, scene.model, scene.robot)}
+
+
+def test_a_spelling_that_is_missing_is_found() -> None:
+    scene = Scene()
+    joint = scene.stage.GetPrimAtPath(f"{JOINTS}/fr3_joint1")
+    assert joint.RemoveProperty("newton:velocityLimit")
+    assert not checks_of(scene)["greatest velocities, three spellings"].passed
+
+
+def test_a_shape_that_touches_nothing_or_has_no_surface_is_found() -> None:
+    scene = Scene()
+    pad = scene.stage.GetPrimAtPath(f"{ROBOT}/finger1/pad1")
+    UsdShade.MaterialBindingAPI(pad).UnbindAllBindings()
+    assert not checks_of(scene)["friction"].passed
+    pad.RemoveAPI(UsdPhysics.CollisionAPI)
+    assert not checks_of(scene)["size and place of shapes"].passed
+    scene.stage.RemovePrim(pad.GetPath())
+    assert "finger1/pad1" in checks_of(scene)["shapes"].note
 
 
 def test_a_link_that_is_missing_is_found() -> None:
     scene = Scene()
     scene.stage.GetPrimAtPath(f"{ROBOT}/finger2").RemoveAPI(UsdPhysics.RigidBodyAPI)
-    checks = {c.name: c for c in stage_checks(scene.stage, scene.model, scene.robot)}
-    assert "finger2" in checks["links"].note and not checks["links"].passed
+    checks = checks_of(scene)
+    assert "finger2" in checks["bodies"].note and not checks["bodies"].passed
 
 
 # --- the verbs ------------------------------------------------------------------------------------
@@ -313,6 +484,38 @@ def test_what_cannot_be_done_is_told(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("out", ["", ".", "folder.usda", "/proc/stage.usda", "file/stage.usda"])
+@pytest.mark.parametrize("verb", ["usd", "parity"])
+def test_a_file_that_cannot_be_written_is_told_first(
+    verb: str,
+    out: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(parity, "measure", lambda *_: pytest.fail("it was measured before"))
+    Path("folder.usda").mkdir()
+    Path("file").touch()
+    assert main([verb, "reach", "--out", out]) == 2
+    said = capsys.readouterr().err
+    assert "expected:" in said and "got:" in said and "fix:      --out" in said
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder.usda"]
+
+
+def test_the_scene_that_is_compared_is_not_randomised(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[SimTask] = []
+
+    def checks(task: SimTask, _robot: Robot) -> list[Check]:
+        seen.append(task)
+        return []
+
+    monkeypatch.setattr("robot_rl_sim.parity.static_checks", checks)
+    words = ["task=lift", "task.randomize=real", "task.ranges={armature: [2, 2]}"]
+    parity.measure(Experiment.compose(words))
+    assert seen[0].drawn_ranges == {}
+
+
 def test_parity_tells_every_gate_and_writes_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -334,36 +537,40 @@ def test_without_openusd_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     assert "robot-rl[usd]" in error.value.fix
 
 
-def test_a_part_that_moves_in_a_fixture_has_its_joint() -> None:
-    from robot_rl.ports import ResetPlan
-    from robot_rl.tasks.common import Joint, Part, Primitive, upright
+RAIL = upright(np.array((0.5, 0.1, 0.05)), yaw_rad=0.4)
 
-    rail = upright(np.array((0.5, 0.1, 0.05)), yaw_rad=0.4)
-    slide = Joint("slide", mount="rail", low=0.0, high=0.1, axis=(0.0, 1.0, 0.0), damping=2.0)
-    cube = Primitive("box", (0.02, 0.02, 0.02))
 
-    class Drawer(ReachTask):
-        def parts(self) -> tuple[Part, ...]:
-            cart = Part("cart", "jointed", (cube,), mass_kg=0.5, joint=slide)
-            return (cart, Part("rail", "fixture", (cube,)), *super().parts())
+@dataclass(frozen=True, kw_only=True)
+class Drawer(ReachTask):
+    """A part that moves in a fixture."""
 
-        def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
-            plan = super().sample_reset(rng)
-            cart = slide.part_in_base(rail, 0.03)
-            return replace(plan, objects=plan.objects | {"rail": rail, "cart": cart})
+    joint: Joint
 
-    task = Drawer()
+    def parts(self) -> tuple[Part, ...]:
+        cart = Part("cart", "jointed", (CUBE,), mass_kg=0.5, joint=self.joint)
+        return (cart, Part("rail", "fixture", (CUBE,)), *super().parts())
+
+    def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
+        plan, cart = super().sample_reset(rng), self.joint.part_in_base(RAIL, 0.03)
+        return replace(plan, objects=plan.objects | {"rail": RAIL, "cart": cart})
+
+
+@pytest.mark.parametrize("kind", ["slide", "hinge"])
+def test_a_part_that_moves_in_a_fixture_has_its_joint(kind: str) -> None:
+    joint = Joint(
+        *(kind, "rail", 0.0, 0.1, (0.0, 1.0, 0.0)), damping=2.0, spring=300.0, spring_at=0.08
+    )
+    task = Drawer(joint=joint)
     simulated = MujocoRobot(task)
     simulated.reset(task.sample_reset(np.random.default_rng(0)))
     stage = build_stage(task, simulated.robot, simulated.model, simulated.data)
-    joint = UsdPhysics.PrismaticJoint(stage.GetPrimAtPath("/World/parts/cart/cart_joint"))
-    assert [str(t) for t in joint.GetBody0Rel().GetTargets()] == ["/World/parts/rail"]
-    assert joint.GetUpperLimitAttr().Get() == pytest.approx(0.1)
-    damping = joint.GetPrim().GetAttribute("drive:linear:physics:damping").Get()
-    assert damping == pytest.approx(2.0)
-
-    from robot_rl.errors import ConfigError
-    from robot_rl_sim.physx import PhysxRobot
-
+    prim = stage.GetPrimAtPath(f"{PARTS}/cart/cart_joint")
+    targets = UsdPhysics.Joint(prim).GetBody0Rel().GetTargets()
+    assert [str(target) for target in targets] == [f"{PARTS}/rail"]
+    axis, unit = ("linear", 1.0) if kind == "slide" else ("angular", math.degrees(1.0))
+    assert prim.GetAttribute("physics:upperLimit").Get() == pytest.approx(0.1 * unit)
+    names = ("stiffness", "damping", "targetPosition")
+    read = [prim.GetAttribute(f"drive:{axis}:physics:{name}").Get() for name in names]
+    assert read == pytest.approx((300.0 / unit, 2.0 / unit, 0.08 * unit))
     with pytest.raises(ConfigError, match="cart"):
         PhysxRobot(task)

@@ -249,7 +249,9 @@ def test_rows_that_do_not_fit_the_spec_are_refused_before_they_are_stored(store:
 
 def test_restore_refuses_unknown_words_and_counts() -> None:
     good = flatten(step_row(SPEC, ID, 0, RNG))
-    for index, value in ((7, "robot"), (8, "maybe"), (11, "over"), (12, 2), (3, True), (3, "0")):
+    wrong = [(7, "robot"), (8, "maybe"), (11, "over"), (12, 2), (3, True), (3, "0")]
+    wrong += [(4, -1), (5, -1), (4, 2**31), (5, 2**63 - 1)]  # frames that replay cannot number
+    for index, value in wrong:
         values = (*good.values[:index], value, *good.values[index + 1 :])
         with pytest.raises(CodecError):
             restore(FlatRow(RowKind.STEP, values))

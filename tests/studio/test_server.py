@@ -158,6 +158,14 @@ def test_a_line_of_another_program_costs_only_itself() -> None:
     assert figures.env_steps == 20 and figures.human_share is None
 
 
+def test_an_aborted_practice_episode_is_no_failure() -> None:
+    figures = Figures()
+    for index in range(10):
+        figures.add(line(index, index % 2 == 0, **{"episode/aborted": float(index % 2)}))
+    assert figures.recent == 1.0 and len(figures.success) == 5
+    assert figures.episodes == 10 and figures.practice_steps == 200.0
+
+
 def test_an_exam_is_told_as_it_goes() -> None:
     figures = Figures()
     for index in range(25):
@@ -174,11 +182,73 @@ def test_an_exam_is_told_as_it_goes() -> None:
 def test_practice_ends_at_the_pace_of_the_last_episodes() -> None:
     figures = Figures()
     for index in range(25):  # a hundredth of the budget in 6 s
-        assert (figures.practice_left_s() is None) == (index < 5)
+        assert (figures.work.left_s is None) == (index < 5)
         figures.add(line(index, True))
-    assert figures.practice_left_s() == pytest.approx(75 * 6.0)
+    assert figures.work.left_s == pytest.approx(75 * 6.0)
     figures.add(line(25, True, time_left_s=100.0))
-    assert figures.practice_left_s() == 100.0  # no longer than it may take
+    assert figures.work.left_s == 100.0  # no longer than it may take
+
+
+def test_a_stop_is_no_time_at_work_and_not_part_of_the_pace(runs: Path) -> None:
+    """However short it was; the process that goes on says when it began, its line or its file."""
+    run = runs / FIRST  # 30 episodes of 6 s, 70 are left
+    here, began_s = own_process(), line(29, True)["time_s"] + 290.0
+    at_work(run, "train", process=here, began_s=began_s)
+    later = [line(i, True) for i in range(30, 36)]
+    later = [x | {"time_s": x["time_s"] + 300.0} for x in later]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps(x) + "\n" for x in later)
+    row = rows(Studio(runs))[FIRST]
+    assert row["worked_s"] == pytest.approx((29 + 5) * 6.0)
+    assert row["left_s"] == pytest.approx(64 * 6.0)
+    at_work(run, "train", process=here, began_s=began_s + 9e3)  # the next process
+    later[0]["began_s"] = began_s
+    last = line(36, True, began_s=began_s + 9e3)
+    last["time_s"] = began_s + 9e3 + 20.0
+    (run / "metrics.jsonl").write_text(
+        "".join(json.dumps(x) + "\n" for x in [*(line(i, True) for i in range(30)), *later, last])
+    )
+    assert rows(Studio(runs))[FIRST]["worked_s"] == pytest.approx((29 + 5) * 6.0)
+
+
+def test_a_config_that_cannot_be_read_is_said_and_no_limit_is_invented(
+    page: httpx.Client, runs: Path
+) -> None:
+    told = page.get("/api/run", params={"id": FIRST}).json()
+    assert (told["unfit"], told["demos"], told["max_minutes"]) == ("", [3, 5], 15.0)
+    config = runs / FIRST / "config.yaml"
+    for text, says in (
+        ("train: {demos: [", "config.yaml"),
+        ("\0\0", "no section train"),
+        ("train:\n  dmos: 3\n", "did you mean 'demos'"),
+    ):
+        config.write_text(text)
+        told = page.get("/api/run", params={"id": FIRST}).json()
+        assert says in told["unfit"]
+        assert told["demos"] == [3, None] and told["mastery"] is None
+        assert told["max_steps"] is told["max_minutes"] is None
+    config.write_text((runs / SECOND / "config.yaml").read_text())
+    told = page.get("/api/run", params={"id": FIRST}).json()
+    assert told["unfit"] == "" and told["demos"] == [3, 5]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_config_that_may_be_read_again_is(runs: Path) -> None:
+    studio, config = Studio(runs), runs / FIRST / "config.yaml"
+    config.chmod(0)
+    assert "Permission denied" in studio.run(FIRST)["unfit"]
+    config.chmod(0o600)
+    assert studio.run(FIRST)["unfit"] == ""
+
+
+def test_a_name_that_is_refused_is_told_which_are_not(page: httpx.Client) -> None:
+    for name in ("x" * 81, "a/b", "über-uns.2"):
+        words = ["experiment=reach", f"name={name}"]
+        answer = page.post("/api/plan", json={"verb": "train", "words": words})
+        if name == "über-uns.2":
+            assert answer.json()["run"].startswith(f"{name}/")
+        else:
+            assert "of 1 to 80 characters" in error(answer) and "such as ü" in error(answer)
 
 
 def test_runs_inside_runs_links_and_hidden_folders_are_not_listed(

@@ -54,6 +54,8 @@ def peer(domain_id: int, name: str) -> Iterator[Node]:
 class Alone:
     """The gate, and all that it hears: nothing goes on by itself, `run` lets time pass."""
 
+    problem = ""  # of the watchdog
+
     def __init__(self, shell: Shell, node: Node, domain_id: int) -> None:
         self.shell, self.node, self.domain_id = shell, node, domain_id
         self.set_s = 0.0  # by how much the system's clock was set
@@ -108,7 +110,7 @@ class Alone:
         """What the driver and the person's device say now and then."""
         if time.monotonic() > self._watched_s:
             self._watched_s = time.monotonic() + 0.5
-            self.tell(topics.WATCHDOG_PROBLEM, convert.text_to(""))
+            self.tell(topics.WATCHDOG_PROBLEM, convert.text_to(self.problem))
         if time.monotonic() < self._told_s or not self.speaks:
             return
         self._told_s = time.monotonic() + TELL_S

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
 import threading
 import time
 from collections import deque
@@ -26,7 +27,9 @@ from robot_rl.system.made_here import mark_of
 
 HAS_ROS = importlib.util.find_spec("rclpy") is not None
 NO_ROS = "rclpy is not installed: pip install 'robot-rl[ros]', or source a ROS 2 workspace"
-_domains: deque[int] = deque(maxlen=50)  # used last; there are 100, and a test run has more worlds
+_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_domains: deque[int] = deque(maxlen=50 // _workers)  # used last: half of those for this process
 
 
 def new_domain() -> int:
@@ -34,7 +37,7 @@ def new_domain() -> int:
 
     Nor one that a world of this run has used lately: what was killed is heard of for a while.
     """
-    while (domain_id := free_domain()) in _domains:
+    while (domain_id := free_domain()) in _domains or domain_id % _workers != _worker:
         pass
     _domains.append(domain_id)
     return domain_id

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from robot_rl.report.tally import Tally
+from robot_rl.store.cycles import Cycle
+from robot_rl.types import Ending
 
 
 def write_run(folder: Path, *, episodes: int = 120, video: bytes = b"", seed: int = 0) -> Path:
@@ -89,3 +94,21 @@ def metric_rows(episodes: int, rng: np.random.Generator) -> list[dict[str, Any]]
                 }
             )
     return rows
+
+
+def write_deployment(folder: Path, outcomes: str, hours: Sequence[int] = ()) -> dict[str, Any]:
+    """Write deploy.json of episodes: + success, - failure, x aborted; hours: when each began."""
+    tally = Tally()
+    for number, (outcome, hour) in enumerate(
+        zip(outcomes, hours or [0] * len(outcomes), strict=True)
+    ):
+        ending = Ending.ABORTED if outcome == "x" else Ending.TERMINATED
+        stamp_ns = (1_750_000_000 + 3600 * hour + number) * 10**9
+        reason = "stop pressed" if outcome == "x" else "missed the hole"
+        tally.add(
+            Cycle(number, "deploy", number, stamp_ns, 40, 0, 4.0, ending, outcome == "+", reason,
+                  0, False, "")
+        )  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "deploy.json").write_text(json.dumps(tally.figures()))
+    return tally.figures()

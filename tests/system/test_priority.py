@@ -88,6 +88,35 @@ def test_the_learner_is_not_interrupted_by_who_has_deadlines(
     assert given == ([kept] if kept else [])
 
 
+def test_who_gives_way_does_so_to_other_sessions() -> None:
+    """On one core: `nice` alone would share it evenly among two sessions."""
+    core = {min(os.sched_getaffinity(0))}
+    command = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    both = [
+        subprocess.Popen([*nice, *command], stdout=subprocess.PIPE, start_new_session=True)
+        for nice in ([], ["nice", "-n", "10"])
+    ]
+    try:
+        for process in both:
+            assert process.stdout is not None and process.stdout.readline()
+            os.sched_setaffinity(process.pid, core)
+            usual = os.sched_param(0)  # a node in this process may have asked for real time
+            os.sched_setscheduler(process.pid, os.SCHED_OTHER, usual)
+        priority.give_way(both[1].pid, 10)
+        before_s = [priority._used_s(process.pid) for process in both]
+        time.sleep(2.0)
+        first, second = (priority._used_s(p.pid) - s for p, s in zip(both, before_s, strict=True))
+        assert second < 0.4 * first  # a tenth
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
+
+
+def test_a_process_that_has_ended_gives_way_to_nobody() -> None:
+    priority.give_way(2**22 + 1, 10)
+
+
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     """A learner that computes, and a gate with a second thread; label -> pid."""

@@ -30,7 +30,7 @@ import numpy as np
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.link.panel import link_file
 from robot_rl.run.experiment import Experiment
-from robot_rl.system.supervised import SUPERVISOR_PID
+from robot_rl.system.supervised import SUPERVISOR_PID, end
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
 """The first that is there: what a person uses comes first."""
@@ -198,8 +198,10 @@ def until(
 
 
 def quantiles(name: str, values: Sequence[float], *percents: int) -> dict[str, float]:
-    """`name_p50` and the like; NaN when nothing was measured."""
-    found = np.percentile(values, percents) if len(values) else [math.nan] * len(percents)
+    """`name_p50` and the like, each one of the values (one may be infinite); NaN without any."""
+    if not len(values):
+        return {f"{name}_p{p}": math.nan for p in percents}
+    found = np.percentile(values, percents, method="higher")
     return {f"{name}_p{p}": float(v) for p, v in zip(percents, found, strict=True)}
 
 
@@ -253,13 +255,7 @@ class Server:
 
     def close(self) -> None:
         """End it; a dead one is only reaped."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(5.0)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        self.process.wait()
+        end(self.process, 5.0)
 
     def __enter__(self) -> Self:
         return self
@@ -281,10 +277,11 @@ def _serves(link: str) -> bool:
 @contextmanager
 def served(run_dir: Path) -> Iterator[Callable[[], str]]:
     """The console's server of a run in a thread of this process; yields what makes links to it."""
-    from robot_rl.console.address import HOST, probe
+    from robot_rl.console.address import HOST
     from robot_rl.console.remembered import Role
     from robot_rl.console.serve import server_of
     from robot_rl.run.console import about
+    from robot_rl.system.ports import probe
 
     run = Experiment.load(run_dir)
     port = probe(HOST, 0)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import math
 import random
 import threading
 import time
@@ -43,6 +44,8 @@ READY_S = 240.0  # eight processes start at once, two of them with torch; a rese
 SEND_S = 0.02  # between two messages of a page
 HOLD_MS = 120.0  # what a killed console may take
 GIVE_UP_S = 2.0  # a gate that has not held by then does not hold
+HEARD_S = 0.35  # after a press: who does not drive by then was not heard
+ENDED_S = 1.0  # after the end of an episode there is nothing to take over: a reset takes longer
 AGAIN_S, REST_S = 2.0, 0.3  # a press that is not heard is tried again after a rest
 
 
@@ -54,7 +57,8 @@ def key(presses: int) -> dict[str, float]:
     key/to_gate_ms until the gate has taken it into account; takeover/muted_periods until it has
     judged the last command of the policy, in control periods (0: none came any more), and
     takeover/policy_commands how many (one may be on its way); takeover/periods until it has judged
-    the first that is not the policy's, which the next tick brings.
+    the first that is not the policy's, which the next tick brings. A press that is not heard counts
+    as infinitely late; one around which an episode ended does not count.
 
     Raises:
         SetupError: no browser, no ROS 2, or a package is missing.
@@ -75,19 +79,20 @@ def key(presses: int) -> dict[str, float]:
             time.sleep(0.05)
         keys_s = [clock.seconds(ms) for ms in page.evaluate("bench.keys")]
         moments, period_s = world.moments(), 1.0 / world.control_hz
-    found = _answers(moments, keys_s)
+        ends_s = world.ends_s()
+    found = outcomes(moments, keys_s, ends_s, presses)
     periods = [x.hands_s / period_s for x in found]
     return {
         "key/presses": float(len(found)),
-        "key/unheard": float(len(keys_s) - len(found)),
+        "key/unheard": float(found.count(UNHEARD)),
         "key/clock_bound_ms": clock.bound_s * 1e3,
         **quantiles("key/to_operator_ms", [x.sent_s * 1e3 for x in found], 50, 99),
         **quantiles("key/to_inbox_ms", [x.inbox_s * 1e3 for x in found], 50, 99),
         **quantiles("key/to_gate_ms", [x.gate_s * 1e3 for x in found], 50, 99),
         **quantiles("takeover/muted_periods", [x.muted_s / period_s for x in found], 50, 99),
         **quantiles("takeover/periods", periods, 50, 99),
-        "takeover/periods_max": max(periods, default=0.0),
-        "takeover/policy_commands_max": float(max((x.commands for x in found), default=0)),
+        "takeover/periods_max": max(periods, default=math.nan),
+        "takeover/policy_commands_max": max((x.commands for x in found), default=math.nan),
     }
 
 
@@ -95,7 +100,7 @@ def hand(presses: int) -> dict[str, float]:
     """The same presses over the control socket, without a browser: what the robot side takes.
 
     hand/to_gate_ms: from the message of a press until the gate has taken it into account;
-    hand/to_operator_ms: until the operator's node has sent it.
+    hand/to_operator_ms: until the operator's node has sent it. Presses count as in `key`.
 
     Raises:
         SetupError, RobotRLError: see `key`.
@@ -109,9 +114,10 @@ def hand(presses: int) -> dict[str, float]:
             time.sleep(dice.uniform(0.22, 0.26))
             driver.held = []
             time.sleep(0.05)
-        found = _answers(world.moments(), driver.presses_s)
+        found = outcomes(world.moments(), driver.presses_s, world.ends_s(), presses)
     return {
         "hand/presses": float(len(found)),
+        "hand/unheard": float(found.count(UNHEARD)),
         **quantiles("hand/to_operator_ms", [x.sent_s * 1e3 for x in found], 50, 99),
         **quantiles("hand/to_gate_ms", [x.gate_s * 1e3 for x in found], 50, 99),
     }
@@ -148,15 +154,27 @@ class PressOutcome:
     gate_s: float
     muted_s: float
     hands_s: float
-    commands: int
+    commands: float
 
 
-def _answers(moments: Sequence[Moment], asked_s: Sequence[float]) -> list[PressOutcome]:
-    return [x for at_s in asked_s if (x := answer(moments, at_s, within_s=0.35)) is not None]
+UNHEARD = PressOutcome(*[math.inf] * 6)
+
+
+def outcomes(
+    moments: Sequence[Moment], asked_s: Sequence[float], ends_s: Sequence[float], presses: int
+) -> list[PressOutcome]:
+    """What followed each press but those around which an episode ended; `UNHEARD` = nothing.
+
+    asked_s: when presses were noted, ends_s: when episodes ended by themselves. Those of `presses`
+    that nobody has noted are not heard either.
+    """
+    lost = [UNHEARD] * (presses - len(asked_s))
+    counted = (s for s in asked_s if not any(-ENDED_S < end_s - s < HEARD_S for end_s in ends_s))
+    return [*(answer(moments, at_s, HEARD_S) or UNHEARD for at_s in counted), *lost]
 
 
 def answer(moments: Sequence[Moment], at_s: float, within_s: float) -> PressOutcome | None:
-    """What followed a press; None when it was not heard (an episode had just ended)."""
+    """What followed a press; None when it was not heard, or did not take over."""
     after = [m for m in moments if at_s < m.at_s < at_s + within_s]
     heard = next((m for m in after if m.what == "driving" and m.value), None)
     drivers = [(m.at_s, m.value) for m in after if m.what == "command"]
@@ -341,7 +359,7 @@ def kill(trials: int) -> dict[str, float]:
     return {
         "kill/trials": float(trials),
         **quantiles("kill/hold_ms", times_ms, 50, 99),
-        "kill/hold_ms_max": max(times_ms, default=0.0),
+        "kill/hold_ms_max": max(times_ms, default=math.nan),
         "kill/over_120_ms": float(sum(ms > HOLD_MS for ms in times_ms)),
     }
 

@@ -17,10 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.console.address import HOST, probe
+from robot_rl.config.run_folder import METRICS
+from robot_rl.console.address import HOST
 from robot_rl.errors import RobotRLError
 from robot_rl.run.experiment import Experiment
 from robot_rl.system.files import Tail
+from robot_rl.system.ports import probe
 
 if TYPE_CHECKING:
     from robot_rl.ros.reader import StateReader
@@ -86,6 +88,12 @@ class Graph:
                 fix="run robot-rl doctor",
             )
         return self._moments
+
+    def ends_s(self) -> list[float]:
+        """When episodes ended by themselves so far, `time.monotonic`: not because the arm held."""
+        since_s = time.time() - time.monotonic()
+        lines = Tail(self.run_dir / METRICS).lines()
+        return [x["time_s"] - since_s for x in lines if x.get("episode/aborted") == 0.0]
 
     def newest(self, what: str) -> Any:
         """The newest value of a kind, None before the first."""

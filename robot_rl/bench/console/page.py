@@ -15,7 +15,7 @@ import random
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -98,7 +98,8 @@ def video(seconds: float) -> dict[str, float]:
     Figures, over all pictures: lag_ms (capture to drawn on the canvas, one clock), page_lag_ms (the
     same as the page computes it for the badge on each camera, without the way from the server),
     frames per second of each camera. Over all control messages: round_trip_ms (page to server and
-    back). Over presses of the drive key: key_to_robot_ms (key to the operator's node's socket).
+    back). Over presses of the drive key: key_to_robot_ms (key to the operator's node's socket; one
+    that does not arrive counts as infinitely late).
 
     Raises:
         SetupError: no browser, or a package is missing.
@@ -122,7 +123,7 @@ def video(seconds: float) -> dict[str, float]:
     lags_ms = [x for n in seen["drawn"] for x in _lags_ms(seen["drawn"][n], clock, began_s[n])]
     keys_s = [clock.seconds(ms) for ms in seen["keys"]]
     return {
-        **{f"video/{name}_fps": len(found) / took_s for name, found in seen["drawn"].items()},
+        **fps(began_s, seen["drawn"], took_s),
         **quantiles("video/lag_ms", lags_ms, 50, 95, 99),
         **quantiles("video/page_lag_ms", page_says, 50, 95, 99),
         **quantiles("control/round_trip_ms", seen["trips"], 50, 99),
@@ -196,12 +197,19 @@ def _lags_ms(drawn: list[list[float]], clock: PageClock, began_s: float) -> list
     return [(clock.seconds(ms) - began_s - number / PICTURE_HZ) * 1e3 for number, ms in drawn]
 
 
+def fps(
+    cameras: Iterable[str], drawn: Mapping[str, Sequence[object]], took_s: float
+) -> dict[str, float]:
+    """Pictures per second of each camera, 0 where none was drawn; drawn: of each camera."""
+    return {f"video/{name}_fps": len(drawn.get(name, ())) / took_s for name in cameras}
+
+
 def first_after_ms(asked_s: list[float], answered_s: list[float]) -> list[float]:
-    """Milliseconds to the first answer after each question and before the next question."""
+    """Milliseconds to the first answer after each question and before the next; infinite = none."""
     found, answers = [], np.asarray(answered_s)
     for at_s, next_s in zip(asked_s, [*asked_s[1:], np.inf], strict=True):
         after = answers[(answers >= at_s) & (answers < next_s)]
-        found += [(float(after[0]) - at_s) * 1e3] if after.size else []
+        found.append((float(after[0]) - at_s) * 1e3 if after.size else np.inf)
     return found
 
 

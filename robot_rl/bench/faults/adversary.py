@@ -30,9 +30,13 @@ BROKEN = (
     Pose(np.array((0.5, 0.0)), np.array((1.0, 0, 0, 0))),
     Pose(np.zeros((3, 1)), np.array((1.0, 0, 0, 0))),
 )
+SLACK_RAD = 0.2 * LIMITS.joint_margin_rad  # a joint in its margin may go further by this
 COLUMNS = {  # name -> width, of one record per emitted command
     **{"held": 1, "position": 3, "quaternion": 4, "gripper": 1, "measured": 3, "measured_q": 4},
-    **{"last": 3, "last_q": 4, "velocity": 3, "dt": 1, "sent": 3, "known": 3},
+    **{"last": 3, "last_q": 4, "velocity": 3, "dt": 1, "sent": 3, "sent_q": 4, "known": 3},
+    # of what was asked, and beside what: ages in s, numbers, how long the device has been silent
+    **{"known_q": 4, "age": 1, "state_age": 1, "newer": 1, "silent": 1, "wrench": 6},
+    **{"ahead": 7, "armed": 7},  # joints, a control period ahead, and when the gate was armed
 }
 
 
@@ -104,18 +108,20 @@ def play(block: Block, records: list[tuple[float, ...]], counts: dict[str, int])
     gate, first = rules.tick(LIMITS, gate, robot_state(0.0), 0.0)
     assert first is not None
     last, velocity = first.command.tcp_target_in_base, STILL  # what the robot was sent before
+    newest, beat_s, pressed, armed_rad = -1, 0.0, False, JOINTS  # what a judge should remember
     for i in range(BLOCK):
         now_s, state, command = block.now[i], block.state(i), block.command(i)
         beat = block.luck[i][5]
         if beat < 0.6:
-            gate = rules.heartbeat(gate, now_s, beat < 0.5 and command.driver.is_human)
+            beat_s, pressed = now_s, beat < 0.5 and command.driver.is_human
+            gate = rules.heartbeat(gate, now_s, pressed)
         if gate.mode is Mode.PROTECTIVE_STOP:
             gate, _ = rules.acknowledge(gate)
         if gate.mode is not Mode.RUN and beat > 0.4:
             gate, _ = rules.arm(LIMITS, gate, "mine", state, now_s)
             if gate.mode is Mode.RUN:
-                last, velocity = state.tcp_in_base, STILL
-        sent = last.position_m.tolist()
+                last, velocity, armed_rad = state.tcp_in_base, STILL, state.joint_position_rad
+        sent = last
         if gate.mode is Mode.PAUSE and is_pushed_away(last, state.tcp_in_base):
             last = state.tcp_in_base  # the latched pose is given up
         before = gate
@@ -129,6 +135,7 @@ def play(block: Block, records: list[tuple[float, ...]], counts: dict[str, int])
         assert known is not None
         since_s = min(now_s - passed_s, LIMITS.command_timeout_s)
         old, new = last.position_m.tolist(), executed.position_m.tolist()
+        silent_s = now_s - beat_s if pressed else math.inf if command.driver.is_human else 0.0
         records.append(
             (
                 *(float(held), *new, *executed.quaternion_xyzw.tolist()),
@@ -139,13 +146,20 @@ def play(block: Block, records: list[tuple[float, ...]], counts: dict[str, int])
                 *last.quaternion_xyzw.tolist(),
                 *velocity,
                 since_s,
-                *sent,
+                *sent.position_m.tolist(),
+                *sent.quaternion_xyzw.tolist(),
                 *known.position,
+                *known.quaternion,
+                *(abs(now_s - command.stamp_s), now_s - state.stamp_s),
+                *(command.sequence - newest, silent_s),
+                *state.wrench_in_tcp.tolist(),
+                *(state.joint_position_rad + LIMITS.period_s * state.joint_velocity_rad_s).tolist(),
+                *armed_rad.tolist(),
             )
         )
         if not held:
             assert before.mode.is_armed and command.lease == "mine"
-            passed_s = now_s
+            passed_s, newest = now_s, command.sequence
             velocity = tuple((a - b) / since_s for a, b in zip(new, old, strict=True))
         elif gate.mode is not Mode.RUN:
             velocity = STILL
@@ -164,6 +178,12 @@ def angle(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return 2.0 * np.arccos(np.clip(np.abs((a * b).sum(1)), 0.0, 1.0))
 
 
+def depth(joints_rad: np.ndarray) -> np.ndarray:
+    """How far the worst joint of each row [n, 7] stands inside its margin; below 0: clear of it."""
+    low, high = np.array(LIMITS.joint_min_rad), np.array(LIMITS.joint_max_rad)
+    return np.maximum(low - joints_rad, joints_rad - high).max(1) + LIMITS.joint_margin_rad
+
+
 def norm(a: np.ndarray) -> np.ndarray:
     """Row lengths."""
     return np.sqrt((a * a).sum(1))
@@ -178,6 +198,7 @@ def violations(r: dict[str, np.ndarray]) -> dict[str, int]:
     x, y = r["quaternion"][:, 0], r["quaternion"][:, 1]
     tilt = np.arccos(np.clip(2 * (x * x + y * y) - 1, -1, 1))
     grip = r["gripper"][:, 0]
+    force_n, torque_nm = norm(r["wrench"][:, :3]), norm(r["wrench"][:, 3:])
     over = 1.0 + TOLERANCE
     broken = {
         "box": ((r["position"] < low) | (r["position"] > high)).any(1),
@@ -189,6 +210,13 @@ def violations(r: dict[str, np.ndarray]) -> dict[str, int]:
         "tilt": tilt > LIMITS.max_tilt_rad * over,
         "yaw": np.abs(np.angle((x + 1j * y) ** 2)) > LIMITS.max_yaw_rad * over,
         "gripper": (grip < LIMITS.gripper_min_m) | (grip > LIMITS.gripper_max_m),
+        # written so that NaN breaks them
+        "age": ~(r["age"][:, 0] <= LIMITS.command_timeout_s),
+        "state": ~(r["state_age"][:, 0] <= LIMITS.state_timeout_s * over),
+        "sequence": ~(r["newer"][:, 0] > 0),
+        "device": ~(r["silent"][:, 0] <= LIMITS.operator_timeout_s),
+        "force": ~((force_n <= LIMITS.max_force_n) & (torque_nm <= LIMITS.max_torque_nm)),
+        "joint": ~(depth(r["ahead"]) <= np.maximum(depth(r["armed"]), 0.0) + SLACK_RAD),
     }
     result = {name: int((bad & ~held).sum()) for name, bad in broken.items()}
     result["finite"] = int(
@@ -198,6 +226,8 @@ def violations(r: dict[str, np.ndarray]) -> dict[str, int]:
     still = np.minimum(norm(r["position"] - r["sent"]), norm(r["position"] - r["measured"]))
     still = np.minimum(still, norm(r["position"] - r["known"]))  # when the state is lost
     result["hold moves"] = int((held & (still > 1e-12)).sum())
+    turned = [angle(r["quaternion"], r[q]) for q in ("sent_q", "measured_q", "known_q")]
+    result["hold turns"] = int((held & (np.minimum.reduce(turned) > TOLERANCE)).sum())
     return result
 
 

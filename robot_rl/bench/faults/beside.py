@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ NICE = 3  # the graph beside has deadlines
 def main(args: Sequence[str]) -> int:
     """Measure the cases with these numbers within the seconds."""
     logging.getLogger("robot_rl").setLevel(logging.CRITICAL)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # folders are removed
     end_with_supervisor()
     table_pid = os.getppid()
     os.nice(NICE)

@@ -28,6 +28,7 @@ from robot_rl.errors import RobotRLError
 
 MET, NOT_MET, NOT_RUN = "met", "not met", "not run"
 FULL_S = math.inf  # seconds of a table without a budget: every case takes its full samples
+AGAIN, AGAIN_SHARE = 4, 0.2  # trials that are made once more because something disturbed them
 
 
 class NotHereError(RobotRLError):
@@ -101,9 +102,10 @@ class Case:
         title, injection, promise: in words, for people.
         limits: the promise in figures.
         fails_if: which broken system would fail this measurement: a case that cannot fail is none.
-        full: samples of the whole measurement; least: fewer say nothing (the case was not run).
-        measure: injects and measures. It raises `NotHereError`, or any `RobotRLError` for something
-            that should not have happened (the case is not met, with this text).
+        full: samples of the whole measurement; least: with fewer the case is not met.
+        measure: injects and measures. It raises `NotHereError` or `SetupError` where the machine
+            lacks something, any other `RobotRLError` for something that should not have happened
+            (the case is not met, with this text).
         world: the shared graph that it uses (`worlds.WORLDS`), "" = none. Cases of one world run
             one after the other; each leaves it as it found it: at rest, armed by nobody.
         weight: its share of the time, against 1 of the others.
@@ -156,6 +158,7 @@ class Context:
         folder: empty, its own.
         allowed_s: the time it should take (wall); `FULL_S` = as long as the full samples take.
             A graph that it has to wait for does not count.
+        made_again: trials that were declared void and made once more.
         rng: seeded with the case's number, so that a case injects the same alone and in the table.
     """
 
@@ -165,6 +168,8 @@ class Context:
     worlds: SharedWorlds
     rng: np.random.Generator = field(init=False)
     begun_s: float = field(default_factory=time.monotonic)
+    _void: bool = field(default=False, init=False)
+    made_again: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.case.number)
@@ -183,14 +188,29 @@ class Context:
         """Yield 0, 1, ... until `full` or, after `at_least`, until the case's time is up.
 
         Defaults: the case's `full` and `least`; with a `full` of its own, `at_least` is 1.
+        A trial that was declared `void` is made once more, with the same number.
         """
         if at_least is None:
             at_least = self.case.least if full is None else 1
         full = self.case.full if full is None else full
-        for i in range(full):
-            if i >= at_least and self.left_s <= 0.0:
-                return
+        i, most = 0, self.made_again + AGAIN + round(AGAIN_SHARE * full)
+        while i < full and (i < at_least or self.left_s > 0.0):
+            self._void = False
             yield i
+            if self._void and self.made_again < most:
+                self.made_again += 1
+            else:
+                i += 1
+
+    def void(self) -> None:
+        """The trial that runs was disturbed and says nothing."""
+        self._void = True
+
+    def timed(self, took_ms: float) -> float:
+        """A trial's time; NaN declares the trial void."""
+        if math.isnan(took_ms):
+            self.void()
+        return took_ms
 
     def seconds(self, full: float, at_least: float) -> float:
         """How long something lasts that the full form does for `full` seconds."""
@@ -218,17 +238,29 @@ def known(values: Sequence[float]) -> list[float]:
     return [value for value in values if not math.isnan(value)]
 
 
-def judge(case: Case, measured: Measured) -> tuple[str, str]:
-    """Verdict and reason: the figures of a case against its limits."""
-    if measured.n < case.least:
-        return NOT_RUN, f"{measured.n} samples, of which {case.least} are needed"
+def broken(case: Case, measured: Measured) -> list[tuple[Limit, float | None]]:
+    """The limits that are not kept, each with what was measured (None: nothing was)."""
     found = {figure.name: figure.value for figure in measured.figures}
-    broken = [
-        f"{limit}, got {number(found[limit.figure]) if limit.figure in found else 'nothing'}"
+    return [
+        (limit, found.get(limit.figure))
         for limit in case.limits
         if not limit.keeps(found.get(limit.figure, math.nan))
     ]
-    return (NOT_MET, "; ".join(broken)) if broken else (MET, "")
+
+
+def judge(case: Case, measured: Measured) -> tuple[str, str]:
+    """Verdict and reason: the figures of a case against its limits.
+
+    Too few samples are not met, either: a defect that disturbs every trial must not pass for a
+    machine that lacks something.
+    """
+    reasons = [
+        f"{limit}, got {'nothing' if value is None else number(value)}"
+        for limit, value in broken(case, measured)
+    ]
+    if measured.n < case.least:
+        reasons.append(f"too few samples: {measured.n}, of which {case.least} are needed")
+    return (NOT_MET, "; ".join(reasons)) if reasons else (MET, "")
 
 
 def number(value: float) -> str:

@@ -24,11 +24,10 @@ HEAD = ("#", "fault", "injected", "promised", "measured", "n", "verdict")
 
 def markdown(facts: Mapping[str, Any]) -> str:
     """The generated part of the page."""
-    machine, git = facts.get("machine", {}), facts.get("git", {})
-    commit = str(git.get("commit", ""))[:7] or "unknown"
+    machine, commits = facts.get("machine", {}), " and ".join(c[:7] for c in _commits(facts))
     commands = ", then ".join(f"`{command}`" for command in facts["commands"])
     lines = [
-        f"**{facts['faults'][MET]} of {len(facts['cases'])} promises kept**, at commit {commit}, "
+        f"**{facts['faults'][MET]} of {len(facts['cases'])} promises kept**, at commit {commits}, "
         f"on {machine.get('cores', '?')} cores ({machine.get('cpu', 'unknown')}): {commands}.",
         "",
         "| " + " | ".join(HEAD) + " |",
@@ -54,15 +53,24 @@ def _row(case: Mapping[str, Any]) -> list[str]:
 
 
 def joined(several: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several files as one; a case of a later one replaces that of an earlier one."""
+    """Several files as one; a case of a later one replaces that of an earlier one.
+
+    The published file may be the first: then the cases of the others are published anew.
+    """
     cases = {case["number"]: case for facts in several for case in facts["cases"]}
     count = {v: sum(c["verdict"] == v for c in cases.values()) for v in VERDICTS}
     return {
         **several[0],
         "faults": count,
         "cases": [cases[number] for number in sorted(cases)],
-        "commands": [facts["command"] for facts in several],
+        "commands": [c for facts in several for c in facts.get("commands", [facts["command"]])],
+        "commits": list(dict.fromkeys(commit for facts in several for commit in _commits(facts))),
     }
+
+
+def _commits(facts: Mapping[str, Any]) -> list[str]:
+    """The commits at which a file's cases were measured."""
+    return facts.get("commits", [facts.get("git", {}).get("commit", "unknown")])
 
 
 def page(current: str, facts: Mapping[str, Any]) -> str:

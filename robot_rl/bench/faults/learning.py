@@ -7,15 +7,15 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from robot_rl.bench.faults.case import Case, Context, Figure, Limit, Measured, spread
-from robot_rl.bench.faults.driving import commands, let_live, until_moving
-from robot_rl.bench.faults.waiting import wait_for
+from robot_rl.bench.faults.driving import SETTLE_S, commands, let_live, until_moving
+from robot_rl.bench.faults.soak_rows import Ledger
 from robot_rl.bench.faults.worlds import RunWorld
 from robot_rl.bench.samples import episode_rows, sample_spec
 from robot_rl.config.registry import resolve
@@ -32,6 +32,7 @@ EPISODE = 50  # steps
 RESTART_STEPS, RESTART_SHORT = 20_000, 1_000  # steps in the store of a learner that restarts
 RESUME_S = 10.0
 OUTAGE_S = 2.0  # wall; in most of it there is no learner
+LOST_S = 60.0  # wall; rows that have not come by then are lost
 LATE = 1.5  # control periods between two commands: a tick was missed
 
 
@@ -68,43 +69,47 @@ def recorded(folder: Path, steps: int) -> Iterator[Store]:
 
 def learner_killed(context: Context) -> Measured:
     """kill -9 of the learner while the policy drives; it is started again and gets all rows."""
-    world, missed, resumed_s, waiting = context.world(), 0, [], []
+    world, missed, asked, resumed_s, waiting = context.world(), 0, [], [], []
     assert isinstance(world, RunWorld)
     period_s = 1.0 / world.experiment.task.spec.control_hz
+    ledger = Ledger(world.run_dir / ACTOR_STORE, world.run_dir / LEARNER_STORE)
     for i in context.trials():
         world.until_policy()
         let_live(i)
         until_moving(world)
         killed_s = time.monotonic()
         os.kill(world.supervisor.pids()["learner"], signal.SIGKILL)
-        recorded_rows, most = _rows_of_outage(world.run_dir / ACTOR_STORE, killed_s + OUTAGE_S)
-        waiting.append(most)
-
-        def has_all(rows: int = recorded_rows) -> bool:
-            with Store(world.run_dir / LEARNER_STORE) as store:
-                return store.last_seq() >= rows
-
-        wait_for(has_all, 60.0, "the learner has every row")
+        waiting.append(_most_waiting(world.run_dir / ACTOR_STORE, killed_s + OUTAGE_S))
+        ledger.read()  # what the actor has recorded until now is what the learner must get
+        while ledger.waiting and time.monotonic() < killed_s + LOST_S:
+            time.sleep(0.02)
+            ledger.read_learner()
         resumed_s.append(time.monotonic() - killed_s)
-        stamps_s = [command.stamp_s for _, command in commands(world, killed_s - period_s)]
-        missed += int((np.diff(stamps_s) > LATE * period_s).sum())
+        time.sleep(SETTLE_S)  # an actor that goes on has asked again by now
+        heard = commands(world, killed_s - period_s)
+        gaps_s = np.diff([command.stamp_s for _, command in heard])
+        stopped = all(at_s < killed_s + resumed_s[-1] for at_s, _ in heard)
+        missed += int((gaps_s > LATE * period_s).sum()) + stopped
+        asked.append(sum(killed_s < at_s <= killed_s + OUTAGE_S for at_s, _ in heard))
         world.stopwatch.forget()
     return Measured.of(
         Figure("control ticks missed", missed, ""),
+        Figure("commands in the outage, fewest", 100 * min(asked) * period_s / OUTAGE_S, "%"),
+        Figure("rows lost", ledger.counts()["rows_lost"], ""),
         spread("time until the learner has every row", resumed_s, "s"),
         Figure("rows that waited meanwhile, most", max(waiting), ""),
         n=len(resumed_s),
     )
 
 
-def _rows_of_outage(path: Path, until_s: float) -> tuple[int, int]:
-    """Rows that the actor has recorded at last, and the most that waited for a learner."""
-    recorded, most = 0, 0
+def _most_waiting(path: Path, until_s: float) -> int:
+    """The most rows of the actor that waited for a learner."""
+    most = 0
     while time.monotonic() < until_s:
         with Store(path) as store:
-            recorded, most = store.last_seq(), max(most, store.pending_count())
+            most = max(most, store.pending_count())
         time.sleep(0.05)
-    return recorded, most
+    return most
 
 
 # --- 2: the learner restarts ---------------------------------------------------------------------
@@ -207,14 +212,15 @@ def no_memory(context: Context) -> Measured:
                 learner.save()
                 half = _short_of_memory(learner, times=1)
                 before = learner.updates
-                learner.update(4)
+                with suppress(torch.OutOfMemoryError):  # a learner that does not know it
+                    learner.update(4)
                 went_on += learner.updates > before
                 halved += bool(half) and half[-1] == whole[-1] // 2
                 _short_of_memory(learner, times=99)
                 try:
                     learner.update(4)
-                except ConfigError as error:
-                    stopped += "algo.batch_size" in error.fix
+                except (ConfigError, torch.OutOfMemoryError) as error:
+                    stopped += "algo.batch_size" in getattr(error, "fix", "")
                 learner.save_or_warn()  # as the learner's process does on its way out
             with learning(folder, store) as again:
                 intact += again.load() and again.updates == learner.updates
@@ -256,11 +262,13 @@ CASES = (
         "the learner has every row",
         limits=(
             Limit("control ticks missed", "", at_most=0.0),
+            Limit("commands in the outage, fewest", "%", at_least=90.0),
+            Limit("rows lost", "", at_most=0.0),
             Limit("time until the learner has every row, p99", "s", at_most=RESUME_S),
             Limit("rows that waited meanwhile, most", "", at_least=1.0),
         ),
-        fails_if="a loop that waits for the learner misses ticks; rows that are sent and forgotten "
-        "are never there",
+        fails_if="a loop that waits for the learner misses ticks, or stops; rows that are sent and "
+        "forgotten are never there",
         full=20,
         measure=learner_killed,
         world="run",
@@ -296,6 +304,7 @@ CASES = (
         ),
         fails_if="an optimiser that takes the step has NaN in every network afterwards",
         full=200,
+        least=2,
         measure=nan_loss,
     ),
     Case(

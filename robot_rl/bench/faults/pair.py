@@ -13,7 +13,7 @@ from typing import Any
 
 from robot_rl.bench.faults.network import Network
 from robot_rl.bench.samples import sample_spec
-from robot_rl.console.address import HOST, probe
+from robot_rl.console.address import HOST
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
@@ -21,8 +21,9 @@ from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import Hello, Message, Welcome, decode, encode
 from robot_rl.link.server import LinkServer
 from robot_rl.spec import Spec
-from robot_rl.store.rows import flatten
+from robot_rl.store.rows import FlatRow, flatten
 from robot_rl.store.store import Store
+from robot_rl.system.ports import probe
 from robot_rl.types import ONLY_ACTOR
 
 SPEC = sample_spec()
@@ -31,7 +32,7 @@ CONFIG = LinkConfig(
     backoff_max_s=0.2,
 )  # fmt: skip
 DRAIN_S = 60.0  # wall; more than it takes until a connection that hangs is given up
-ALL = 10**7  # rows
+ALL = 10**13  # rows, and bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,9 @@ class Pair:
         """Answer until every row has arrived."""
         self.until(lambda: not self.actor.pending_count(), "all rows arrive", timeout_s)
 
-    def lost_and_doubled(self) -> tuple[int, int, bool]:
-        """Rows of the actor that the learner lacks, rows it has twice, and whether in order."""
-        sent = [flatten(row) for row in self.actor.rows_since(0, ALL)[0]]
-        got = [flatten(row) for row in self.learner.rows_since(0, ALL)[0]]
+    def lost_and_doubled(self, sent: list[FlatRow]) -> tuple[int, int, bool]:
+        """Of what was recorded: rows that the learner lacks, or has twice, and whether in order."""
+        got = [flatten(row) for row in self.learner.rows_since(0, ALL, ALL)[0]]
         keys = [row.key for row in got]
         known = {row.key: row for row in got}
         lost = sum(known.get(row.key) != row for row in sent)

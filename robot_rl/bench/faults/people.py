@@ -6,13 +6,14 @@ import time
 
 from robot_rl.bench.faults.case import Case, Context, Figure, Limit, Measured, known, spread
 from robot_rl.bench.faults.driving import HOLD_MS, alone, held_ms, moved_by_itself, take_over
-from robot_rl.bench.faults.worlds import RunWorld
+from robot_rl.bench.faults.worlds import RunWorld, need_console
 
 # --- 5: the console is killed --------------------------------------------------------------------
 
 
 def console_killed(context: Context) -> Measured:
     """kill -9 of the page's server while a person at it moves the arm; another stands ready."""
+    need_console()
     from robot_rl.bench.console.browser import Server
     from robot_rl.bench.console.drive import ScriptedPage
 
@@ -28,7 +29,7 @@ def console_killed(context: Context) -> Measured:
                 with alone(world):
                     killed_s = time.monotonic()
                     servers[0].process.kill()
-                    took_ms.append(held_ms(world, killed_s))
+                    took_ms.append(context.timed(held_ms(world, killed_s)))
             servers.pop(0).close()
     finally:
         for server in servers:
@@ -41,6 +42,7 @@ def console_killed(context: Context) -> Measured:
 
 def page_silent(context: Context) -> Measured:
     """A page that says nothing over an open connection, and comes back with the key still held."""
+    need_console()
     from robot_rl.bench.console.browser import Server
     from robot_rl.bench.console.drive import ScriptedPage
 
@@ -52,7 +54,7 @@ def page_silent(context: Context) -> Measured:
             with alone(world):
                 silent_s = time.monotonic()
                 hand.silent = True
-                took_ms.append(held_ms(world, silent_s))
+                took_ms.append(context.timed(held_ms(world, silent_s)))
                 back_s = time.monotonic()
                 hand.silent = False  # drive is still held
                 time.sleep(0.5)

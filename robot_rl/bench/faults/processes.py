@@ -29,7 +29,7 @@ from robot_rl.bench.faults.driving import (
 from robot_rl.bench.faults.poisoned import NAN, PAUSE, PAUSE_S
 from robot_rl.bench.faults.worlds import RunWorld
 from robot_rl.config.run_folder import ACTOR_STORE
-from robot_rl.run.dump import DUMPS
+from robot_rl.run.dump import DUMPS, STEPS
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId
 
@@ -47,9 +47,9 @@ def actor_killed(context: Context) -> Measured:
     """kill -9 of the actor while its policy drives; what its store holds when it is back."""
     world, took_ms, lost, unmarked = context.world(), [], [], 0
     assert isinstance(world, RunWorld)
-    for i in context.trials():
+    for _ in context.trials():
         world.until_policy()
-        let_live(i)
+        let_live(len(took_ms))
         time.sleep(1.0)
         until_moving(world)
         time.sleep(context.rng.uniform(0.0, 0.1))  # somewhere in a tick
@@ -57,7 +57,7 @@ def actor_killed(context: Context) -> Measured:
         with alone(world):
             killed_s = time.monotonic()
             os.kill(pid, signal.SIGKILL)
-            took_ms.append(held_ms(world, killed_s))
+            took_ms.append(context.timed(held_ms(world, killed_s)))
             asked = commands(world, killed_s - LOOK_S)
             with Store(world.run_dir / ACTOR_STORE) as store:  # before the next actor has read it
                 ended_before = _ending(store, cut) is not None
@@ -95,48 +95,56 @@ def _missing(asked_s: list[float], stored_s: NDArray[np.float64]) -> int:
 
 def not_a_number(context: Context) -> Measured:
     """The policy proposes NaN in the middle of an episode; other weights do not come."""
-    world, took_ms, reached, moved, dumps = context.world(), [], 0, 0, []
+    world, took_ms, reached, moved = context.world(), [], 0, 0
     assert isinstance(world, RunWorld)
-    for i in context.trials():
+    dumped, lacking = list[int](), list[int]()
+    for _ in context.trials():
         world.until_policy()
-        let_live(i)
+        let_live(len(took_ms))
         time.sleep(0.5)
         until_moving(world)
+        running = newest_episode(world)
         try:
             with alone(world):
                 poisoned_s = time.monotonic()
                 world.poison(NAN).touch()
-                took_ms.append(held_ms(world, poisoned_s))
-                reached += world.stopwatch.not_finite(poisoned_s)
+                took_ms.append(context.timed(held_ms(world, poisoned_s)))
                 world.carer.cares = True  # a person lets it go on; the policy must not drive
                 time.sleep(1.5)
                 moved += len(commands(world, poisoned_s + SETTLE_S))
+                reached += world.stopwatch.not_finite(poisoned_s)
         finally:
             world.poison(NAN).unlink(missing_ok=True)
-        dumps.append(_dumped(world.run_dir))
+        steps, due = _dumped(world.run_dir, running)
+        dumped.append(steps)
+        lacking.append(due - steps)
         os.kill(world.supervisor.pids()["actor"], signal.SIGKILL)  # weights are read anew
     world.until_policy()
     return Measured.of(
         Figure("NaN that reached the driver", reached, ""),
         spread("time to hold", known(took_ms), "ms"),
         Figure("commands of the frozen policy", moved, ""),
-        Figure("steps in the dump, fewest", min(dumps), ""),
+        Figure("steps in the dump, fewest", min(dumped), ""),
+        Figure("steps that the dump lacks, most", max(lacking), ""),
         n=len(known(took_ms)),
     )
 
 
-def _dumped(run_dir: Path) -> int:
-    """Steps in the newest dump, 0 without one that says what was refused."""
-    found = sorted((run_dir / DUMPS).glob("*.json"), key=lambda path: path.stat().st_mtime)
-    facts = json.loads(found[-1].read_text()) if found else {}
-    return len(facts.get("steps", ())) if "nan" in (facts.get("refused_action") or ()) else 0
+def _dumped(run_dir: Path, episode: EpisodeId) -> tuple[int, int]:
+    """Steps in an episode's dump, 0 without one that says what was refused; and steps due in it."""
+    with Store(run_dir / ACTOR_STORE) as store:
+        taken = next(e.steps for e in store.episode_summaries() if e.id == episode)
+    path = run_dir / DUMPS / f"episode-{episode.episode}.json"
+    facts = json.loads(path.read_text()) if path.is_file() else {}
+    said = "nan" in (facts.get("refused_action") or ())
+    return len(facts["steps"]) if said else 0, min(STEPS, taken)
 
 
 # --- 28: a process that stands still -------------------------------------------------------------
 
 
 def frozen(context: Context) -> Measured:
-    """The actor's interpreter is held for 300 ms in a tick; in each fourth trial, all cores are."""
+    """The actor's interpreter is held for 300 ms in a tick; in each second trial, all cores are."""
     world, bursts, gap_s = context.world(), [], []
     assert isinstance(world, RunWorld)
     period_s = 1.0 / world.experiment.task.spec.control_hz
@@ -144,14 +152,15 @@ def frozen(context: Context) -> Measured:
         world.until_policy()
         until_moving(world)
         time.sleep(context.rng.uniform(0.0, period_s))
-        begun_s, hogged = time.monotonic(), i % 4 == 3
+        begun_s, hogged = time.monotonic(), i % 2 == 1
         with hog() if hogged else nullcontext():
             if not hogged:
                 world.poison(PAUSE).touch()
             time.sleep(PAUSE_S + 10 * period_s)
         asked = [command.stamp_s for _, command in commands(world, begun_s - 2 * period_s)]
         world.stopwatch.forget()
-        if len(asked) < ENOUGH:  # the episode ended meanwhile
+        if len(asked) < ENOUGH:  # the arm was stopped, or the episode ended meanwhile
+            context.void()
             continue
         gaps_s = np.diff(asked)
         bursts.append(int((gaps_s < period_s / 2).sum()))
@@ -184,6 +193,7 @@ def asked_to_end(context: Context) -> Measured:
     took_s: dict[str, float] = {}
     unsealed = without_hold = n = 0
     for _ in context.trials():
+        n += 1
         world = context.world()
         assert isinstance(world, RunWorld)
         world.until_policy()
@@ -196,7 +206,6 @@ def asked_to_end(context: Context) -> Measured:
             if name == "actor":
                 time.sleep(SETTLE_S)
                 without_hold += world.stopwatch.held_s(asked_s) is None
-        n += len(pids)
         with Store(world.run_dir / ACTOR_STORE) as store:
             store.verify()
             unsealed += sum(e.ending is None for e in store.episode_summaries())
@@ -261,6 +270,7 @@ CASES = (
             Limit("time to hold, p99", "ms", at_most=300.0),
             Limit("commands of the frozen policy", "", at_most=0.0),
             Limit("steps in the dump, fewest", "", at_least=1.0),
+            Limit("steps that the dump lacks, most", "", at_most=0.0),
         ),
         fails_if="a loop that replaces NaN by zero drives on; one that only drops the tick drives "
         "again with the next",

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from robot_rl.bench.faults.case import (
@@ -33,7 +34,7 @@ from robot_rl.bench.faults.case import (
 from robot_rl.bench.faults.machine import Watch
 from robot_rl.bench.faults.table import facts_of, line
 from robot_rl.bench.faults.worlds import WORLDS, Worlds
-from robot_rl.errors import RobotRLError
+from robot_rl.errors import LinkError, RobotRLError, SetupError
 
 log = logging.getLogger(__name__)
 
@@ -200,10 +201,12 @@ def measure(
     watch, begun_s = Watch(root), time.monotonic()
     measured = NOTHING
     try:
-        measured = case.measure(Context(case, folder, allowed_s, worlds))
+        context = Context(case, folder, allowed_s, worlds)
+        measured = _with_void(case.measure(context), context.made_again)
         verdict, reason = judge(case, measured)
-    except NotHereError as error:
-        verdict, reason = NOT_RUN, _one_line(error)
+    except (NotHereError, SetupError) as error:
+        lacking = not isinstance(error, LinkError)  # a link that refuses us is no lack of a machine
+        verdict, reason = NOT_RUN if lacking else NOT_MET, _one_line(error)
     except RobotRLError as error:
         verdict, reason = NOT_MET, _one_line(error)
     except Exception as error:  # a defect of the case must not pass for a promise that was kept
@@ -220,6 +223,14 @@ def measure(
         seconds=seconds,
         others=watch.others(),
     )
+
+
+def _with_void(measured: Measured, made_again: int) -> Measured:
+    """With a note of the trials that something disturbed."""
+    if not made_again:
+        return measured
+    again = f"{made_again} disturbed {'trial was' if made_again == 1 else 'trials were'} made again"
+    return replace(measured, note="; ".join(filter(None, (measured.note, again))))
 
 
 def _one_line(error: RobotRLError) -> str:

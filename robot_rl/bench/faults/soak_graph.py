@@ -36,11 +36,12 @@ from robot_rl.bench.faults.soak_rows import Ledger, damage
 from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import supervised
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_METRICS, LEARNER_STORE, METRICS
-from robot_rl.console.address import HOST, probe
+from robot_rl.console.address import HOST
 from robot_rl.errors import SetupError
 from robot_rl.link.panel import link_file
 from robot_rl.run.experiment import Experiment
 from robot_rl.system.files import Tail
+from robot_rl.system.ports import probe
 from robot_rl.types import Command, Driver
 
 if TYPE_CHECKING:

@@ -25,9 +25,10 @@ from robot_rl.bench.faults.soak_memory import SAMPLES, Sampler, children, judge,
 from robot_rl.bench.faults.soak_rows import Ledger, damage
 from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.config.run_folder import ACTOR_STORE, ARMS, LEARNER_STORE
-from robot_rl.console.address import HOST, probe
+from robot_rl.console.address import HOST
 from robot_rl.errors import RobotRLError
 from robot_rl.system.files import Tail
+from robot_rl.system.ports import probe
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -27,12 +28,15 @@ from robot_rl.ros.qos import PROFILES
 from robot_rl.ros.runtime import visitor
 from robot_rl.ros.topics import Topic
 
+# the double's own word, beside what the watchdog tells: a stop that is announced may never come
+DRIVER_STOPPED = replace(topics.CONTROLLER_STOPPED, name="driver/stopped")
 HEARD = (
     topics.TARGET_POSE,
     topics.GATE_STATE,
     topics.GATE_REQUEST,
     topics.GATE_VERDICT,
     topics.CONTROLLER_STOPPED,
+    DRIVER_STOPPED,
     topics.CURRENT_POSE,
     topics.WRENCH,
 )
@@ -153,8 +157,11 @@ class Stopwatch:
 
     def not_finite(self, after_s: float) -> int:
         """How many targets after a moment hold NaN or infinity."""
-        told = [message.pose.position for _, message in self.since(topics.TARGET_POSE, after_s)]
-        return sum(not np.isfinite((where.x, where.y, where.z)).all() for where in told)
+        told = [message.pose for _, message in self.since(topics.TARGET_POSE, after_s)]
+        return sum(
+            not np.isfinite((p.x, p.y, p.z, q.x, q.y, q.z, q.w)).all()
+            for p, q in ((where.position, where.orientation) for where in told)
+        )
 
     def left_run_s(self, after_s: float) -> float | None:
         """When the gate told that it no longer runs, and did not run again; None = it does."""

@@ -10,6 +10,7 @@ services only; `Stopwatch` writes down what the arm is told, and when that had a
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -130,6 +131,13 @@ class Carer:
         self._thread.join()
 
 
+def need_console() -> None:
+    """Raise `NotHereError` where what serves the operator's page, or speaks to it, is missing."""
+    for name in ("fastapi", "uvicorn", "websockets"):
+        if importlib.util.find_spec(name) is None:
+            raise NotHereError(f"{name} is not installed", fix="pip install 'robot-rl[console]'")
+
+
 class Worlds:
     """Starts worlds when they are asked for; one at a time, because cores are few."""
 
@@ -210,12 +218,13 @@ def run_world(folder: Path) -> Iterator[RunWorld]:
     the page's server, which cases bring."""
     from robot_rl.bench.faults import poisoned
     from robot_rl.bench.faults.stopwatch import Stopwatch
-    from robot_rl.console.address import HOST, probe
+    from robot_rl.console.address import HOST
     from robot_rl.ros.graph import free_domain
     from robot_rl.ros.rehearse import Person
     from robot_rl.ros.runtime import visitor
     from robot_rl.run.experiment import Experiment
     from robot_rl.run.graph import need_ros, system_of
+    from robot_rl.system.ports import probe
 
     need_ros()
     domain_id = free_domain()

@@ -18,8 +18,9 @@ there is a pause.
 Unlike a person it does not read `?` or the docs, does not hesitate, does not tire, and needs no
 second look to find a thing or to read a line. It looks at one picture, the large one. It measures
 a length in a picture to about a pixel. Unlike a person's eyes, its looks take some of the
-machine's time. So a figure here is near the least that a person needs; what a person needs above
-that has to be measured with persons.
+machine's time. Its browser goes before other programs where the system lets it (as root, say), as
+if it had a computer of its own; `browser_first` in sitting.json tells. So a figure here is near the
+least that a person needs; what a person needs above that has to be measured with persons.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robot_rl.bench.choice import some_of
-from robot_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from robot_rl.bench.person.sitting import Sitting
@@ -72,19 +72,11 @@ def bench(
     means.
 
     Raises:
-        ConfigError: an unknown task, or nothing to measure.
+        ConfigError: an unknown task.
         SetupError: no browser, no ROS 2, or a package is missing.
         RobotRLError: a run does not come up.
     """
     chosen = some_of(tasks, TASKS, "task")
-    for name, number in (("seeds", seeds), ("demos", demos), ("minutes", minutes or MINUTES)):
-        if number <= 0:
-            raise ConfigError(
-                f"--{name} leaves nothing to measure",
-                expected="more than 0",
-                got=str(number),
-                fix=f"leave --{name} out: it has a default",
-            )
     from robot_rl.bench.console.browser import need_browser
     from robot_rl.bench.person.sitting import sit
     from robot_rl.run.graph import need_ros
@@ -92,7 +84,7 @@ def bench(
     need_browser()
     need_ros()
     out = (out or Path("runs/person")) / time.strftime("%Y%m%d-%H%M%S")
-    limit_s, figures = 60 * (minutes or MINUTES), dict[str, float]()
+    limit_s, figures = 60 * (MINUTES if minutes is None else minutes), dict[str, float]()
     for task in chosen:
         sittings: list[Sitting] = []
         for seed in range(seeds):

@@ -28,9 +28,12 @@ from robot_rl.bench.person.eyes import Picture, Point, Sight, see
 from robot_rl.bench.person.hands import REACTION_S, Hands
 from robot_rl.bench.person.mind import ENDED, WAITS, Act, Mind, Words
 from robot_rl.config.run_folder import METRICS
+from robot_rl.console.address import HOST
 from robot_rl.errors import RobotRLError
 from robot_rl.link.panel import link_file
 from robot_rl.system.files import Tail
+from robot_rl.system.ports import probe
+from robot_rl.system.supervised import end
 
 START_S = 120.0
 NICE = -10
@@ -74,7 +77,11 @@ cores for so long that the page could not send its keys in time; a person's eyes
 
 @dataclass
 class Sitting:
-    """What came of it. at_s: when each demonstration had succeeded, from opening the page."""
+    """What came of it.
+
+    at_s: when each demonstration had succeeded, from opening the page; browser_first: whether the
+    browser went before other programs, see `_prefer_browser`.
+    """
 
     task: str
     seed: int
@@ -83,6 +90,7 @@ class Sitting:
     presses: int = 0
     slips: int = 0
     at_s: list[float] = field(default_factory=list[float])
+    browser_first: bool = False
 
 
 def sit(
@@ -91,7 +99,7 @@ def sit(
     """Show the task `demos` times, for `limit_s` at most; the arguments are those of `bench`.
 
     Raises:
-        RobotRLError: the run does not come up.
+        RobotRLError: the run does not come up, or fails before the sitting is over.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _recording(task, seed, demos, folder, source) as run, browser() as running:
@@ -99,14 +107,15 @@ def sit(
         link = link_file(folder / "run").read_text().strip()
         began_s = time.monotonic()
         page.goto(link)
-        _prefer_browser()
-        person = _Person(page, Sitting(task, seed), folder, began_s)
+        found = Sitting(task, seed, browser_first=_prefer_browser())
+        person = _Person(page, found, folder, began_s)
         while time.monotonic() < began_s + limit_s and run.poll() is None:
             person.turn()
-            if person.found.demos >= demos:
+            if found.demos >= demos:
                 break
+        if run.poll():
+            raise _died(run)
         person.hands.let_go()
-        found = person.found
         person.count()
     found.presses, found.slips = person.hands.pressed, person.hands.slips
     (folder / "sitting.json").write_text(json.dumps(asdict(found), indent=1))
@@ -181,11 +190,12 @@ class _Person:
             time.sleep(0.1)
 
 
-def _prefer_browser() -> None:
-    """Let the browser go first, as it does on a computer of its own; where the system lets us.
+def _prefer_browser() -> bool:
+    """Let the browser go first, as it does on a computer of its own; whether the system lets us.
 
     Nodes with a deadline still go before it (`system.priority`).
     """
+    let = False
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError):
@@ -198,6 +208,8 @@ def _prefer_browser() -> None:
             if above == os.getpid() and b"--type=" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 for thread in Path(f"/proc/{pid}/task").iterdir():
                     os.setpriority(os.PRIO_PROCESS, int(thread.name), NICE)
+                    let = True
+    return let
 
 
 def age_of(text: str) -> float:
@@ -254,19 +266,36 @@ def tip_of(arrows: list[list[float] | None], box: list[float]) -> Point | None:
     return (x - left - width / 2) / height, (top + height / 2 - y) / height
 
 
+def _died(run: subprocess.Popen[bytes]) -> RobotRLError:
+    return RobotRLError(
+        "the run has ended",
+        expected="`robot-rl record` lives as long as somebody sits at its page",
+        got=f"exit code {run.returncode}",
+        fix="read terminal.log in the folder of the sitting",
+    )
+
+
 @contextmanager
 def _recording(
     task: str, seed: int, demos: int, folder: Path, source: Path | None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`robot-rl record` in a process of its own, once it has left the link to its page."""
+    """`robot-rl record` in a process of its own, once it has left the link to its page.
+
+    A run that goes on beside it, perhaps of a real arm, is neither heard nor disturbed.
+    """
+    from robot_rl.ros.graph import free_domain
+
     run_dir = folder.resolve() / "run"
     words = [
         f"experiment={task}", "runtime=ros", "operator=console", f"seed={seed}", f"--demos={demos}",
-        f"run_dir={run_dir}",
+        f"ros.domain_id={free_domain()}", f"link.port={probe(HOST, 0)}", f"run_dir={run_dir}",
     ]  # fmt: skip
     env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     if source is not None:
-        env["PYTHONPATH"] = os.pathsep.join(str(source / p) for p in ("", "sim", "hardware"))
+        source = source.resolve()
+        own = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []  # ROS 2, perhaps
+        folders = [str(source / name) for name in ("", "sim", "hardware")]
+        env["PYTHONPATH"] = os.pathsep.join([*folders, *own])
     with (folder / "terminal.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "robot_rl.cli.main", "record", *words],
@@ -275,16 +304,11 @@ def _recording(
 
     def is_up() -> bool:
         if process.poll() is not None:
-            raise RobotRLError("the run has ended", got=f"exit code {process.returncode}")
+            raise _died(process)
         return link_file(run_dir).is_file()
 
     try:
         until(is_up, "the run leaves its link", START_S)
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(20.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process, 20.0)

@@ -3,8 +3,8 @@
 // A tab is a page of its own (`/?arm=NAME`): its keys, sockets and seat belong to one arm, and whoever
 // goes to another tab leaves the seat here, so that no key ever moves an arm that is out of sight.
 
-import { t } from "./language.js";
-import { says } from "./words.js";
+import { t, told } from "./language.js";
+import { says, seat } from "./words.js";
 import { at, connect, post } from "./socket.js";
 
 const STALE_MS = 1000;
@@ -51,7 +51,7 @@ function watch(name, box, link) { // every tab shows every arm: a stop must not 
     onMessage: (text) => {
       const now = JSON.parse(text), { word, lease } = now;
       heard = performance.now();
-      draw(word, says(now), lease.mine ? t("you have the seat") : lease.holder ? t("{who} has the seat", { who: lease.holder }) : "");
+      draw(word, says(now), lease.mine || lease.holder || lease.elsewhere ? seat(lease) : "");
     },
   });
   setInterval(() => { if (performance.now() - heard > STALE_MS) draw("OFFLINE", t("Offline"), ""); }, 200);
@@ -69,7 +69,7 @@ function all(arms, doing) {
 
 export async function holdAll(arms) { // each arm is told, whatever the others answer
   const said = await Promise.allSettled(arms.map((name) => post("/api/command/hold", undefined, name)));
-  const failed = said.flatMap((s, i) => (s.status === "rejected" ? [`${arms[i]}: ${s.reason.message}`] : []));
+  const failed = said.flatMap((s, i) => (s.status === "rejected" ? [`${arms[i]}: ${told(s.reason.message)}`] : []));
   if (failed.length) throw new Error(failed.join("\n"));
 }
 

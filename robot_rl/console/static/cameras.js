@@ -1,7 +1,7 @@
 // The page of cameras: each whole, with its crop, beside what the network sees; the crop of one can be drawn.
 // What the network sees is always computed by the program, never here.
 
-import { connect, post } from "./socket.js";
+import { connect, get, post } from "./socket.js";
 import { toast } from "./toast.js";
 
 const $ = (id) => document.getElementById(id);
@@ -13,8 +13,7 @@ const FIELDS = ["left", "top", "width", "height"];
 const cards = (globalThis.robotRL = { cameras: {} }).cameras; // for tests and the curious
 
 async function start() {
-  const answer = await fetch("/api/cameras"), about = await answer.json();
-  if (!answer.ok) throw new Error(about.error ?? about.detail);
+  const about = await get("/api/cameras");
   document.title = `${about.title} · robot-rl cameras`;
   $("of").textContent = about.title;
   const shown = about.drawn ? about.cameras.filter((c) => c.name === about.drawn) : about.cameras;
@@ -34,9 +33,11 @@ class Card {
     this.svg = this.get("svg");
     if (draws) this.beDrawn();
     this.line = connect(`/ws/camera/${encodeURIComponent(camera.name)}`, {
-      binary: true,
+      binary: true, asks: true,
       onOpen: () => { this.number = 0; this.ask(); },
-      onMessage: async (data) => { await this.take(data); this.ask(); },
+      onMessage: async (data) => {
+        try { await this.take(data); } finally { this.ask(); } // after a picture that nobody can decode, too
+      },
       onClose: () => this.gone(),
     });
   }
@@ -52,9 +53,9 @@ class Card {
   async take(data) {
     const lengths = new Uint32Array(data, 0, 3), at = HEAD_BYTES + lengths[0];
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(data, HEAD_BYTES, lengths[0])));
+    [this.head, this.number] = [head, head.number];
     await draw(this.get(".whole canvas"), new Uint8Array(data, at, lengths[1]), "image/jpeg");
     await draw(this.get(".seen canvas"), new Uint8Array(data, at + lengths[1], lengths[2]), "image/png");
-    [this.head, this.number] = [head, head.number];
     this.tell();
   }
 

@@ -4,7 +4,9 @@
 // dead zones, neutral check, time-outs. A page that goes away simply stops sending.
 
 import { meaning } from "./keymap.js";
+import { told } from "./language.js";
 import { at, connect, post } from "./socket.js";
+import { toast } from "./toast.js";
 
 const PERIOD_MS = 20;
 
@@ -29,12 +31,13 @@ export class Control {
     this.seen = seen; // in which picture axes are meant
     this.touch = touch;
     touch.changed = () => this.send();
-    this.down = new Set();
+    this.down = new Map(); // key of the keyboard -> what it meant when it was pressed
     this.pulses = new Map(); // word -> until when it is sent
     this.heard = false;
     this.nudge = false; // a press is one small step
     this.pad = null;
     this.line = connect(at("/ws/control"), {
+      asks: true,
       onMessage: (data) => { this.heard = data === "1"; onHeard(this.heard); },
       onClose: () => { this.heard = false; onHeard(false); },
     });
@@ -44,17 +47,21 @@ export class Control {
     addEventListener("blur", () => this.letGo());
     document.addEventListener("visibilitychange", () => { if (document.hidden) this.letGo(); });
     addEventListener("pagehide", () => this.letGo());
-    setInterval(() => this.send(), PERIOD_MS);
+    setInterval(() => { if (!document.hidden) this.send(); }, PERIOD_MS); // a hidden page is not in the seat
   }
 
   key(event, down) {
-    const code = meaning(event.code);
-    if (!(code in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
-    const typed = event.target.closest("input, textarea, select");
-    if (typed && down) return; // but a key that was held before is let go everywhere
-    if (!typed) event.preventDefault(); // Space must not press a focused button
-    if (event.repeat) return;
-    if (down) this.down.add(code); else this.down.delete(code);
+    if (event.code.startsWith("Meta")) this.down.clear(); // a Mac tells of no key that is let go beside it
+    const code = meaning(event.code), typed = event.target.closest("input, textarea, select");
+    if (!down) { // a key that was held is let go everywhere, whatever is held beside it and whatever it means by now
+      if (code in KEYS && !typed) event.preventDefault(); // Space must not press a focused button
+      this.down.delete(event.code);
+    } else {
+      if (!(code in KEYS) || typed || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      if (event.repeat) return;
+      this.down.set(event.code, code);
+    }
     this.send();
   }
 
@@ -64,19 +71,19 @@ export class Control {
   }
 
   letGo() {
-    const drove = this.now().held.includes("drive");
+    const drove = this.last?.held.some((word) => word === "drive" || word === "rewind") || this.touch.wasCut();
     this.down.clear();
     this.pulses.clear();
     this.touch.letGo();
     this.away = true; // the pad may still be held while nobody looks
     this.send();
     this.away = false;
-    if (drove) post("/api/command/hold").catch(() => {});
+    if (drove) post("/api/command/hold?left=yes").catch((error) => toast(told(error.message)));
   }
 
   now() {
     const axes = [0, 0, 0, 0, 0, 0], held = new Set();
-    for (const code of this.down) {
+    for (const code of this.down.values()) {
       const key = KEYS[code];
       if (key.held) held.add(key.held);
       if (key.axis) axes[key.axis[0]] += key.axis[1];

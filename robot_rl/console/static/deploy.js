@@ -1,20 +1,19 @@
 // The card "Deployment": what a policy at work has come to; and the picture by which a scene is restored.
 
-import { t } from "./language.js";
+import { number, t } from "./language.js";
 
 const $ = (id) => document.getElementById(id);
 const made = (tag, text, name = "") => Object.assign(document.createElement(tag), { textContent: text, className: name });
-const percent = (v, digits = 0) => (v == null ? "-" : `${(100 * v).toFixed(digits)} %`);
-const seconds = (v) => (v == null ? "-" : v < 90 ? `${v.toFixed(1)} s` : v < 5400 ? `${(v / 60).toFixed(0)} min` : `${(v / 3600).toFixed(1)} h`);
-const whole = (v) => (v == null ? "-" : Math.round(v).toLocaleString("en"));
+const percent = (v, digits = 0) => (v == null ? "-" : `${number(100 * v, digits)} %`);
+const seconds = (v) => (v == null ? "-" : v < 90 ? `${number(v, 1)} s` : v < 5400 ? `${number(v / 60)} min` : `${number(v / 3600, 1)} h`);
 const shown = { failed: "", scene: "", figures: null };
 
 const FIGURES = [
-  ["episodes", (f) => whole(f.episodes)], ["unlabelled", (f) => whole(f.unlabelled)],
+  ["episodes", (f) => number(f.episodes)], ["unlabelled", (f) => number(f.unlabelled)],
   ["cycle, median", (f) => seconds(f.cycle_time_s_median)], ["cycle, p90", (f) => seconds(f.cycle_time_s_p90)],
-  ["without help", (f) => percent(f.unaided_success)], ["takeovers", (f) => whole(f.interventions)],
+  ["without help", (f) => percent(f.unaided_success)], ["takeovers", (f) => number(f.interventions)],
   ["steps alone", (f) => percent(f.autonomy_steps, 1)], ["episodes alone", (f) => percent(f.autonomy_episodes)],
-  ["between takeovers", (f) => seconds(f.mtbi_s)], ["failures in a row", (f) => whole(f.failures_in_a_row)],
+  ["between takeovers", (f) => seconds(f.mtbi_s)], ["failures in a row", (f) => number(f.failures_in_a_row)],
 ];
 
 // figures: of the run; about: of the page; away: something else needs the room. Returns whether a policy is at work.
@@ -27,10 +26,10 @@ export function drawDeployment(figures, about, away) {
   const f = Object.fromEntries(Object.entries(figures).filter(([k]) => k.startsWith("deploy/")).map(([k, v]) => [k.slice(7), v]));
   $("deploy-success").textContent = percent(f.success);
   $("deploy-interval").textContent = f.labelled
-    ? t("{n} of {all} (95 %: {low} to {high})", { n: whole(f.successes), all: whole(f.labelled), low: percent(f.success_low), high: percent(f.success_high) }) : t("no episode has been judged yet");
-  $("deploy-range").style.left = percent(f.success_low ?? 0, 1).replace(" ", "");
-  $("deploy-range").style.right = percent(1 - (f.success_high ?? 1), 1).replace(" ", "");
-  $("deploy-dot").style.left = percent(f.success ?? 0, 1).replace(" ", "");
+    ? t("{n} of {all} (95 %: {low} to {high})", { n: number(f.successes), all: number(f.labelled), low: percent(f.success_low), high: percent(f.success_high) }) : t("no episode has been judged yet");
+  $("deploy-range").style.left = `${100 * (f.success_low ?? 0)}%`;
+  $("deploy-range").style.right = `${100 * (1 - (f.success_high ?? 1))}%`;
+  $("deploy-dot").style.left = `${100 * (f.success ?? 0)}%`;
   $("deploy-dot").hidden = f.success == null;
   const cells = FIGURES.map(([name, value]) => {
     const cell = made("div", "");

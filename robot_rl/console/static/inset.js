@@ -2,7 +2,7 @@
 // middle. It can be put away, and this browser remembers that.
 
 import { kbd } from "./keymap.js";
-import { t } from "./language.js";
+import { number, t } from "./language.js";
 
 const SCALES_MM = [2, 10, 50, 200, 500]; // from the middle to the edge
 const NEARER = 0.6, FURTHER = 0.9; // shares of a scale at which the next one is taken: apart, so that it does not flicker
@@ -12,7 +12,7 @@ const LEVEL = 0.7; // an axis with less of the vertical in it leads sideways
 const KEPT = "inset";
 const SHAPES = { outline: "path", ring: "circle", way: "line", tick: "line", dot: "circle" };
 
-const mm = (v) => Math.abs(v).toFixed(Math.abs(v) < 9.95 ? 1 : 0);
+const mm = (v) => number(Math.abs(v), Math.abs(v) < 9.95 ? 1 : 0);
 
 // how far the tip is from the goal along the goal's axis
 const along_mm = (goal) => 1e3 * goal.axis.reduce((sum, v, i) => sum + v * (goal.tip_m[i] - goal.position_m[i]), 0);

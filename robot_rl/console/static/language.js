@@ -5,7 +5,7 @@ const KEPT = "language";
 const LANGUAGES = { en: "English", de: "Deutsch" };
 const wanted = localStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
 export const language = wanted in LANGUAGES ? wanted : "en";
-const words = language === "en" ? null : await fetch(`/static/lang/${language}.json`).then((answer) => answer.json()).catch(() => null);
+const words = language === "en" ? null : await fetch(`/static/lang/${language}.json`, { signal: AbortSignal.timeout(5000) }).then((answer) => answer.json()).catch(() => null);
 export const missing = new Set(); // texts that the file lacks, for its test
 document.documentElement.lang = words ? language : "en";
 
@@ -17,6 +17,8 @@ export function t(text, values = {}) {
 
 // What the robot side says: in this language where there is a text for it; "state_lost: ..." as "state lost: ...".
 export const told = (text) => words?.[text] ?? text?.replace(/^[a-z]+(_[a-z]+)+(?=:)/, (rule) => rule.replaceAll("_", " "));
+
+export const number = (value, digits = 0) => (value == null ? "-" : value.toLocaleString(language, { minimumFractionDigits: digits, maximumFractionDigits: digits }));
 
 function choose(name) {
   localStorage.setItem(KEPT, name);

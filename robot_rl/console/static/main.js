@@ -6,17 +6,17 @@ import { curve, smooth } from "./curves.js";
 import { drawDeployment, drawScene } from "./deploy.js";
 import { help } from "./help.js";
 import { kbd, keyOf, meaning } from "./keymap.js";
-import { t, told, translate } from "./language.js";
+import { number, t, told, translate } from "./language.js";
 import { drawPractice, offerPractice } from "./practice.js";
 import { drawReadiness, toggleReadiness } from "./readiness.js";
-import { at, connect, isLetIn, post } from "./socket.js";
+import { at, connect, get, isLetIn, post } from "./socket.js";
 import { speak } from "./speak.js";
 import { Strip, who } from "./strip.js";
 import { toast } from "./toast.js";
 import { Touch } from "./touch.js";
 import { show } from "./video.js";
 import { Views, nameOf } from "./views.js";
-import { says } from "./words.js";
+import { says, seat } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const SHAPES = {
@@ -33,20 +33,18 @@ const SPOKEN = ["RESET?", "HOLD", "PROTECTIVE STOP", "OFFLINE"]; // words that a
 const PHASES = { demo: "demos", train: "practice", eval: "evaluation", deploy: "deployment" };
 const FIGURES = [
   ["success of 20", (f) => percent(f["episode/success_rate"])], ["human-driven", (f) => percent(f["episode/human_rate"])],
-  ["env steps", (f) => whole(f.env_steps)], ["human data", (f) => whole(f["replay/demo"])],
+  ["env steps", (f) => number(f.env_steps)], ["human data", (f) => number(f["replay/demo"])],
 ];
 const INTERNALS = [ // behind "Details"
-  ["policy version", (f) => (f["weights/version"] < 0 ? t("none yet") : whole(f["weights/version"]))], ["policy age", (f) => seconds(f["weights/staleness_s"])],
-  ["replay", (f) => whole(f["replay/online"])], ["updates per step", (f) => number(f["learner/utd"], 1)],
+  ["policy version", (f) => (f["weights/version"] < 0 ? t("none yet") : number(f["weights/version"]))], ["policy age", (f) => seconds(f["weights/staleness_s"])],
+  ["replay", (f) => number(f["replay/online"])], ["updates per step", (f) => number(f["learner/utd"], 1)],
   ["mean Q", (f) => number(f["critic/q_mean"], 2) + (f["critic/q_std"] == null ? "" : ` ± ${number(f["critic/q_std"], 2)}`)],
   ["clock", (f) => (f["clock/factor"] == null ? "-" : `${number(f["clock/factor"], 1)} x`)],
   ["clock waits for", (f) => waitsFor(f)],
-  ["rows to send", (f) => whole(f["link/queue"])], ["late ticks", (f) => whole(f["loop/late_ticks"])],
+  ["rows to send", (f) => number(f["link/queue"])], ["late ticks", (f) => number(f["loop/late_ticks"])],
 ];
-const whole = (v) => (v == null ? "-" : Math.round(v).toLocaleString("en"));
-const number = (v, digits) => (v == null ? "-" : v.toFixed(digits));
 const percent = (v) => (v == null ? "-" : `${Math.round(v * 100)} %`);
-const seconds = (v) => (v == null ? "-" : v < 100 ? `${v.toFixed(1)} s` : `${Math.round(v / 60)} min`);
+const seconds = (v) => (v == null ? "-" : v < 100 ? `${number(v, 1)} s` : `${number(v / 60)} min`);
 
 const waitsFor = (f) => {
   const [who, share] = ["gate", "operator", "actor", "learner"]
@@ -57,7 +55,7 @@ const waitsFor = (f) => {
 const page = { about: null, lease: { mine: false, holder: null }, word: "", said: null, mute: false, learning: null };
 let control;
 
-const doing = (work) => work.catch((error) => toast(error.message));
+const doing = (work) => work.catch((error) => toast(told(error.message)));
 
 function beep(hz) {
   if (page.mute) return;
@@ -75,8 +73,9 @@ function beep(hz) {
 
 function drawState(now) {
   const { word } = now, said = says(now);
-  const goesOn = word === "SCRIPT" && page.about?.practice && now.lease.mine; // the script does not wait for the seat to be free
-  const reason = goesOn ? t("it stops while you hold the drive key") : told(now.reason) || (word === "REWIND" ? (now.lease.mine ? t("you drive") : t("{who} drives", { who: now.lease.holder ?? t("a person") })) : "");
+  const { mine, holder, elsewhere } = now.lease ?? {};
+  const goesOn = word === "SCRIPT" && page.about?.practice && (mine || holder || elsewhere); // the script does not wait for the seat to be free
+  const reason = goesOn ? (mine ? t("it stops while you hold the drive key") : t("it stops while {who} holds the drive key", { who: holder ?? t("a person") })) : told(now.reason) || (word === "REWIND" ? (now.lease.mine ? t("you drive") : t("{who} drives", { who: now.lease.holder ?? t("a person") })) : "");
   if (word !== page.word) {
     page.word = word;
     document.body.dataset.word = word;
@@ -111,7 +110,7 @@ function drawLease(lease, problem) {
   $("seat-first").hidden = lease.mine || page.about?.role !== "operator";
   if (lease.asked_by && lease.asked_by !== drawLease.asked) toast(t("{who} would like to have the seat: press {key} to leave it", { who: lease.asked_by, key: keyOf("KeyT") }));
   drawLease.asked = lease.asked_by;
-  write("lease", lease.mine ? t("you have the seat") : lease.holder ? t("{who} has the seat", { who: lease.holder }) : t("the seat is free"));
+  write("lease", seat(lease));
   const verb = t(lease.mine ? "Leave the seat" : "Take the seat");
   if ($("lease-button").dataset.verb !== verb) $("lease-button").innerHTML = `${verb} ${kbd("KeyT")}`;
   $("lease-button").dataset.verb = verb;
@@ -124,9 +123,9 @@ function gauge(name, value, text) {
 }
 
 function drawRobot(robot, figures) {
-  gauge("force", robot.force_n, `${robot.force_n?.toFixed(1)} N`);
-  gauge("speed", robot.speed_mm_s, `${robot.speed_mm_s?.toFixed(0)} mm/s`);
-  gauge("gripper", robot.gripper_mm, `${robot.gripper_mm?.toFixed(0)} mm`);
+  gauge("force", robot.force_n, `${number(robot.force_n, 1)} N`);
+  gauge("speed", robot.speed_mm_s, `${number(robot.speed_mm_s)} mm/s`);
+  gauge("gripper", robot.gripper_mm, `${number(robot.gripper_mm)} mm`);
   write("phase-word", told(figures.state ?? PHASES[robot.episode?.purpose] ?? "")); // before the first episode has ended
 }
 
@@ -138,10 +137,10 @@ function drawResult(figures) {
   const figure = (name) => figures[`${ended.kind}episode/${name}`];
   const success = figure("success") > 0, word = success ? "success" : figure("aborted") > 0 ? "aborted" : "failure";
   const exam = figures["exam/success"] == null ? "" : t("last exam {share}", { share: percent(figures["exam/success"]) });
-  const demo = page.about.practice ? "" : t("demo {n} of {all}", { n: whole(figures["session/demos"]), all: page.about.demos });
+  const demo = page.about.practice ? "" : t("demo {n} of {all}", { n: number(figures["session/demos"]), all: page.about.demos });
   const phase = { "demo_": demo, "eval_": t("evaluation"), "": exam }[ended.kind] ?? "";
   write("result", [`${success ? "✓" : "✗"} ${t(word)}`, phase].filter(Boolean).join(" · "));
-  $("result").title = t("episode {n}", { n: whole(ended.index) });
+  $("result").title = t("episode {n}", { n: number(ended.index) });
   $("result").className = word;
   $("result").hidden = false;
   if (page.result != null) { // not for what had ended before this page was opened
@@ -159,7 +158,7 @@ function drawScore(score) { // only runs whose reward comes from a model have a 
   if (!score) return;
   const name = $("score").querySelector("label");
   name.textContent = name.title = score.author;
-  gauge("score", score.value, score.value.toFixed(2));
+  gauge("score", score.value, number(score.value, 2));
 }
 
 function drawAgreement(agreement) { // only runs with an ensemble of the base demonstrations have one
@@ -208,7 +207,7 @@ const ASK_AGAIN_MS = 2000;
 const NOT_LET_IN = "the console does not know this page any more: open the newest link from the terminal";
 
 const GONE_MS = 3000; // a busy machine is silent for a moment, too
-const GONE = "this page does not reach the arm now: the arm's own watchdogs hold it, and the emergency stop works. If the run has ended, start the same command with the same run_dir again: it goes on where it was, and so does this page";
+const GONE = "this page does not reach the arm now. If you drove, the arm is held; if the policy or a script drove, it may go on: whether it moves, only a look at it tells, and the emergency stop works. If the run has ended, start the same command with the same run_dir again: it goes on where it was, and so does this page";
 
 function watch() {
   const silent_ms = performance.now() - (onTelemetry.at ?? 0);
@@ -267,6 +266,7 @@ const ENDS = ["success", "failure"]; // said from the seat, these also end the e
 async function label(word, chosen = null) { // a key means the newest episode, whichever is chosen in the strip
   const ends = ENDS.includes(word) && page.lease.mine && !chosen;
   if (ends) control.pulse(word);
+  [page.said, $("undo").hidden] = [null, true]; // whether or not an answer comes, the label before is not the newest
   const answer = await post("/api/label", { ...LABELS[word], ...chosen });
   const ruled = !chosen && page.about.ruled && page.robot?.episode?.purpose === "eval"; // what is said there is a label beside the rule's own word
   page.said = { ...answer, word, ends: ends && !ruled };
@@ -306,7 +306,7 @@ async function ready() { // to say no, press Hold: nothing moves until somebody 
 
 const toggleLease = () => post(`/api/lease/${page.lease.mine ? "release" : "claim"}`);
 const ACTIONS = {
-  Escape: (event) => (event?.shiftKey && page.about.arms.length ? holdAll(page.about.arms) : post("/api/command/hold")),
+  Escape: (event) => (event?.shiftKey && page.about?.arms.length ? holdAll(page.about.arms) : post("/api/command/hold")),
   KeyT: toggleLease,
   KeyF: ready, KeyY: acknowledge, KeyR: async () => $("go").hidden || post("/api/command/go"),
   Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyN: () => label("neutral"), KeyX: () => label("exclude"), KeyB: () => label("not done"),
@@ -329,12 +329,16 @@ function drawTheme(chosen) { // the button names the theme that it leads to
 }
 
 function onKey(event) {
+  if (!page.about && event.code !== "Escape") return; // only a hold needs nothing of the run
   if (event.code !== "Escape" && event.target.closest("input, textarea, select")) return; // a hold is heard everywhere
   if (event.key === "?") { event.preventDefault(); help(); return; }
   if (event.code === "Escape") { $("help").close(); $("who").close(); }
   const code = meaning(event.code);
-  if (code === "KeyZ" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); doing(undo()); return; }
-  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || !(code in ACTIONS)) return;
+  const reached = event.target.closest("button, a, summary"); // by Tab: Enter presses it, but no key accepts what is not ready
+  if (event.code.endsWith("Enter") && reached && !reached.closest("#readiness")) return;
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z") { event.preventDefault(); doing(undo()); return; } // as printed
+  if (event.repeat || !(code in ACTIONS)) return;
+  if (code !== "Escape" && (event.ctrlKey || event.metaKey || event.altKey)) return; // a hold is heard whatever else is pressed
   event.preventDefault();
   doing(ACTIONS[code](event));
 }
@@ -357,7 +361,7 @@ function drawLegend() {
     nudge.className = control.nudge ? "on" : "";
     [...$("legend").children].slice(0, codes.length).forEach((item, i) => {
       const means = KEYS[codes[i]].means;
-      const lit = [...control.down].some((code) => nearestNamed(code)?.means === means);
+      const lit = [...control.down.values()].some((code) => nearestNamed(code)?.means === means);
       item.className = lit ? "on" : page.lease.mine ? "" : "dim";
     });
   }, 50);
@@ -369,9 +373,14 @@ function nearestNamed(code) { // W carries the legend of W and S
   return null;
 }
 
-async function start() {
-  translate(document.body);
-  page.about = await (await fetch(at("/api/about"))).json();
+async function begin() {
+  try {
+    page.about = await get("/api/about");
+  } catch (error) {
+    toast(told(error.message));
+    setTimeout(begin, ASK_AGAIN_MS);
+    return;
+  }
   $("task").textContent = `${page.about.task} · ${page.about.run}`;
   $("to-review").href = at("/review");
   drawArms($("arms"), page.about, { doing, leave: async () => page.lease.mine && post("/api/lease/release") });
@@ -390,12 +399,11 @@ async function start() {
   page.strip.control_hz = page.about.control_hz;
   who(page.about, { doing, onChanged: () => { page.strip.begin(); page.said = null; doing(page.strip.read()); } });
   doing(page.strip.read());
-  setInterval(() => doing(page.strip.read()), STRIP_MS);
+  setInterval(() => { if (!page.strip.reading) doing(page.strip.read()); }, STRIP_MS);
   offerPractice(page.about);
   connect(at("/ws/telemetry"), { onMessage: onTelemetry });
   setInterval(watch, 200);
-  addEventListener("keydown", onKey);
-  $("hold").onclick = () => doing(ACTIONS.Escape());
+  addEventListener("click", (event) => { if (event.detail) event.target.closest("button, a, summary")?.blur(); }); // what was clicked does not keep the keys
   $("lease-button").onclick = () => doing(toggleLease());
   $("acknowledge").onclick = () => doing(acknowledge());
   $("ready").onclick = () => doing(ready());
@@ -413,4 +421,8 @@ async function start() {
   page.keys = [...Object.keys(KEYS), ...Object.keys(ACTIONS)];
   globalThis.robotRL = page; // for tests and the curious
 }
-start();
+
+$("hold").onclick = () => doing(ACTIONS.Escape()); // first: it works, whatever fails below
+addEventListener("keydown", onKey);
+translate(document.body);
+begin();

@@ -2,7 +2,7 @@
 // was pressed. Only where the arm is simulated.
 
 import { keyOf } from "./keymap.js";
-import { t } from "./language.js";
+import { number, t } from "./language.js";
 
 const $ = (id) => document.getElementById(id);
 const FAR_MM = 30; // how far the tool has to be moved
@@ -76,7 +76,7 @@ function draw() {
   }));
   $("practice-next").hidden = !ended_ms;
   if (ended_ms) {
-    const times = took_s.map((s) => `${s.toFixed(1)} s`).join(", ");
+    const times = took_s.map((s) => `${number(s, 1)} s`).join(", ");
     $("practice-now").textContent = t("Done in {time}. Your takeovers took you {times}.", { time: clock(ended_ms - began_ms), times });
     $("practice-next").replaceChildren(made("span", t("Next, let a robot learn from you; ? shows every key.")), made("code", NEXT));
     return;

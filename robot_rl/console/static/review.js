@@ -1,6 +1,6 @@
 // The review page: a list of episodes; one's cameras are scrubbed together; keys append labels.
 
-import { t, told, translate } from "./language.js";
+import { language, number, t, told, translate } from "./language.js";
 import { OUTCOMES, outcome, said } from "./outcome.js";
 import { makeBatch } from "./review_batch.js";
 import { makeExports } from "./review_export.js";
@@ -75,7 +75,7 @@ function row(e, index) {
 
 async function load(e) { // steps, labels and scores of an episode; updates its row in the list, too
   const data = await get(`/api/episode?${query(e)}`);
-  [e.review, e.voices, e.authors] = [data.review, data.voices, data.authors];
+  [e.review, e.voices, e.authors, e.ending] = [data.review, data.voices, data.authors, data.ending];
   return data;
 }
 
@@ -104,8 +104,13 @@ async function open(index) {
   if (top + ROW_PX > box.scrollTop + box.clientHeight) box.scrollTop = top + ROW_PX - box.clientHeight;
   drawRows();
   player.stop();
-  const data = await load(e);
+  const data = await load(e).catch((error) => toast(error.message));
   if (page.shown[page.at] !== e) return; // another has been chosen meanwhile
+  if (!data) { // the keys stay with the episode on the page, and so does the mark in the list
+    page.at = page.shown.indexOf(page.episode);
+    drawRows();
+    return;
+  }
   [page.episode, page.data] = [e, data];
   $("frames").replaceChildren(...page.data.cameras.map((name) => {
     const figure = document.createElement("figure");
@@ -136,9 +141,9 @@ function redraw(data) { // the same episode, after something was said about it
 }
 
 function drawVerdict() {
-  const e = page.episode, r = page.data.review, last = page.data.steps.at(-1);
+  const e = page.episode, r = page.data.review;
   $("name").textContent = t("episode {n}", { n: e.episode });
-  const parts = [`${t(e.purpose)}, ${counted(e.steps)}`, told(last?.ending ?? "running"),
+  const parts = [`${t(e.purpose)}, ${counted(e.steps)}`, told(e.ending ?? "running"),
     r.neutral ? t("neutral: counts as failed, kept out until labelled") : r.excluded ? t("excluded") : said(e) == null ? t("no label: counts as failed, kept out until labelled") : said(e) ? t("success") : t("failure")];
   if (r.first || r.last != null) parts.push(t("keeps steps {first} to {last}", { first: r.first, last: r.last ?? e.steps - 1 }));
   if (page.data.inferred) parts.push(t("{n} actions inferred from what they led to", { n: page.data.inferred }));
@@ -148,12 +153,17 @@ function drawVerdict() {
   $("voices").textContent = voices.length > 1 ? [...voices, ...(looked(e) ? [] : [t("nobody has looked")])].join("; ") : "";
   $("words").replaceChildren(...atOnce(page.data.labels).reverse().map(([x, ...more]) => {
     const item = document.createElement("li");
-    const when = new Date(x.stamp_ns / 1e6).toLocaleTimeString();
+    const when = moment(new Date(x.stamp_ns / 1e6));
     const steps = x.step == null ? "" : more.length ? ` ${t("steps {first} to {last}", { first: x.step, last: more.at(-1).step })}` : ` ${t("step {n}", { n: x.step })}`;
     const value = x.kind === "undo" ? ` ${t("of number {n}", { n: x.value })}` : ["neutral", "keep_from", "keep_to"].includes(x.kind) ? "" : ` ${x.value}`;
     item.textContent = `${when} ${x.author}: ${told(x.kind)}${value}${steps} (${t("number {n}", { n: x.label })})`;
     return item;
   }));
+}
+
+function moment(when) { // of another day with its date
+  const today = when.toDateString() === new Date().toDateString();
+  return when.toLocaleString(language, { timeStyle: "medium", ...(today ? {} : { dateStyle: "medium" }) });
 }
 
 function atOnce(labels) { // one press may be many labels, one for each step
@@ -173,7 +183,7 @@ function goto(step) {
     figure.querySelector("img").src = at(`/api/frame/${figure.dataset.camera}/${page.step}?${query(e)}`);
   }
   const s = steps[Math.min(page.step, steps.length - 1)];
-  $("step").textContent = s ? [t("step {n} of {all}", { n: page.step, all: steps.length }), told(s.driver), `${told(s.outcome)}${s.reason ? `: ${told(s.reason)}` : ""}`, t("reward {value}", { value: s.reward ?? t("without a label") }), t("action {values}", { values: s.action.map((a) => a.toFixed(2)).join("  ") })].join(" · ") : "";
+  $("step").textContent = s ? [t("step {n} of {all}", { n: page.step, all: steps.length }), told(s.driver), `${told(s.outcome)}${s.reason ? `: ${told(s.reason)}` : ""}`, t("reward {value}", { value: s.reward ?? t("without a label") }), t("action {values}", { values: s.action.map((a) => number(a, 2)).join("  ") })].join(" · ") : "";
   $("cursor").style.left = `${(100 * (page.step + 0.5)) / columns(page.data)}%`;
   plots.show(page.step);
 }
@@ -212,8 +222,8 @@ const SAY = {
   keep_to: () => ({ kind: "keep_to", step: shownStep() }),
   shows: () => ({ kind: "shows", value: 1, step: stepBefore() }),
   shows_not: () => ({ kind: "shows", value: 0, step: stepBefore() }),
-  undo: () => {
-    const mine = page.data.labels.filter((x) => x.author === page.about.author);
+  undo: (data) => {
+    const mine = data.labels.filter((x) => x.author === page.about.author);
     const undone = new Set(mine.filter((x) => x.kind === "undo").map((x) => x.value));
     const words = atOnce(mine.filter((x) => x.kind !== "undo"));
     const last = words.filter((said) => !said.some((x) => undone.has(x.label))).at(-1);
@@ -223,9 +233,10 @@ const SAY = {
 };
 
 async function say(word) {
-  const e = page.episode; // what the person sees, whatever is being loaded
+  const { episode: e, data: seen } = page; // what the person sees, whatever is being loaded
   try {
-    await post("/api/label", { ...key(e), ...SAY[word]() });
+    if (word === "undo") page.about = await get("/api/about"); // who is at this page by now
+    await post("/api/label", { ...key(e), ...SAY[word](seen) });
     const data = await load(e);
     if (page.episode === e) redraw(data);
     drawRows();
@@ -239,8 +250,8 @@ const ACTIONS = {
   ArrowRight: () => moveTo(page.step + 1), ArrowLeft: () => moveTo(page.step - 1), ArrowDown: () => open(page.at + 1), ArrowUp: () => open(page.at - 1),
   Home: () => moveTo(0), End: () => moveTo(page.data.steps.length), Space: () => player.toggle(), Comma: () => player.slower(), Period: () => player.faster(),
   Enter: () => say("success"), Backspace: () => say("failure"), KeyN: () => say("neutral"), KeyX: () => say("exclude"),
-  KeyS: () => say("shows"), KeyB: () => say("shows_not"), BracketLeft: () => say("keep_from"), BracketRight: () => say("keep_to"), KeyU: () => say("undo"),
-  KeyM: () => page.shown[page.at] && batch.choose(page.at, !batch.has(page.shown[page.at]), false), Slash: () => document.querySelector("[data-filter=number]").focus(),
+  KeyS: () => say("shows"), KeyB: () => say("shows_not"), "[": () => say("keep_from"), "]": () => say("keep_to"), KeyU: () => say("undo"),
+  KeyM: () => page.shown[page.at] && batch.choose(page.at, !batch.has(page.shown[page.at]), false), "/": () => document.querySelector("[data-filter=number]").focus(),
 };
 
 function isTaken(event) { // by what has the focus: a field takes all keys, a button those that press it
@@ -255,12 +266,14 @@ function press(event) {
     if (event.code === "Escape") event.target.blur();
     return;
   }
-  if ((event.ctrlKey || event.metaKey) && event.code === "KeyZ") {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z") {
     event.preventDefault();
     batch.undo();
+    return;
   }
-  const code = event.key === "/" ? "Slash" : event.code; // which is not on one place of all keyboards
-  if (!(code in ACTIONS) || event.ctrlKey || event.metaKey || event.altKey || !page.data) return;
+  const printed = ["[", "]", "/"].includes(event.key), code = printed ? event.key : event.code; // not in one place on all keyboards
+  const plain = !event.metaKey && (printed ? event.altKey || !event.ctrlKey : !event.altKey && !event.ctrlKey); // Alt Gr may be Ctrl and Alt
+  if (!(code in ACTIONS) || !plain || !page.data) return;
   event.preventDefault();
   ACTIONS[code]();
 }

@@ -50,7 +50,7 @@ export function makeFilters(box, changed) { // box: the fields, [data-filter]; c
       if (field.tagName === "BUTTON") field.setAttribute("aria-pressed", Boolean(chosen[name]));
       else {
         if (field.tagName === "SELECT" && ![...field.options].some((o) => o.value === chosen[name])) field.add(new Option(chosen[name], chosen[name]));
-        field.value = chosen[name];
+        if (field.value.trim() !== chosen[name]) field.value = chosen[name]; // a space that is being typed stays
         field.classList.toggle("set", Boolean(chosen[name]));
       }
     }

@@ -1,6 +1,6 @@
 // The map of starts: where the episodes of the list began, coloured by how they went; a point leads to its episode.
 
-import { t } from "./language.js";
+import { language, t } from "./language.js";
 import { OUTCOMES, outcome } from "./outcome.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -13,7 +13,7 @@ const COLOURINGS = { // value in [0, 1] of an episode, null = it has none; its c
   outcome: { value: (e) => ({ success: 1, failure: 0 })[outcome(e)] ?? null, from: "--fail", to: "--ok" },
   share: { value: share, from: "--policy", to: "--human" },
 };
-const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, useGrouping: false });
+const NUMBER = new Intl.NumberFormat(language, { maximumSignificantDigits: 3, useGrouping: false });
 const number = (value) => NUMBER.format(value).replace("-", "−");
 const titled = ({ name, unit }) => name + (unit ? ` (${unit})` : "");
 

@@ -1,11 +1,11 @@
 // Plots of recorded signals under the pictures: chosen by the person, remembered for the task.
 
-import { t } from "./language.js";
+import { language, t } from "./language.js";
 import { colour, columns, fit, SCORE_COLOURS } from "./review_timeline.js";
 
 const PAD_PX = 5, MOST_PLOTS = 8; // as many as the server answers at once
 
-const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: false });
+const NUMBER = new Intl.NumberFormat(language, { maximumSignificantDigits: 4, useGrouping: false });
 const number = (value) => NUMBER.format(value).replace("-", "−");
 const titled = ({ name, unit }) => name + (unit ? ` (${unit})` : "");
 
@@ -41,6 +41,7 @@ export function makePlots(box, adder, { get, query, task, failed }) {
         plots.chosen = [];
         return load(e, data);
       }
+      if (plots.data === data) draw([]); // none of another episode
       failed(error);
     }
     offer();

@@ -1,11 +1,12 @@
 // The newest episodes at a glance, one to choose and to say something about, and what this person did in their shift.
 
-import { t } from "./language.js";
+import { number, t } from "./language.js";
 import { OUTCOMES, outcome } from "./outcome.js";
-import { at, post } from "./socket.js";
+import { get, post } from "./socket.js";
 
 const $ = (id) => document.getElementById(id);
 const CHOSEN_MS = 30000; // then the labels are about the newest episode again
+const READ_MS = 10000; // of a long run it takes a while
 const SINCE = "shift since ms", WHO = "operator";
 
 export const personOf = (author) => author.replace(/^operator (?=\D)/, ""); // "operator 2" stays
@@ -28,7 +29,8 @@ export class Strip {
     this.since_ms = Number(localStorage.getItem(SINCE)) || this.begin();
     $("strip-newest").onclick = () => { $("strip-newest").blur(); this.choose(null); };
     $("note").onsubmit = (event) => { event.preventDefault(); doing(this.note()); };
-    setInterval(() => { if (this.chosen && performance.now() > this.until_ms && document.activeElement !== $("note-text")) this.choose(null); }, 500);
+    $("note-text").oninput = () => this.extend();
+    setInterval(() => { if (this.chosen && performance.now() > this.until_ms && !$("note").contains(document.activeElement)) this.choose(null); }, 500);
   }
 
   begin() { // a shift
@@ -38,11 +40,12 @@ export class Strip {
   }
 
   async read() {
-    const answer = await fetch(at(`/api/strip?since_ns=${this.since_ms}000000`)).catch(() => ({ ok: false }));
-    if (!answer.ok) return; // nothing has been recorded yet
-    const { episodes, totals } = await answer.json();
-    this.draw(episodes);
-    this.drawTotals(totals);
+    this.reading = true;
+    const told = await get(`/api/strip?since_ns=${this.since_ms}000000`, READ_MS).catch(() => null);
+    this.reading = false;
+    if (!told) return; // the next answer may come
+    this.draw(told.episodes);
+    this.drawTotals(told.totals);
   }
 
   draw(episodes) {
@@ -72,10 +75,12 @@ export class Strip {
     return cell;
   }
 
+  extend() { this.until_ms = performance.now() + CHOSEN_MS; }
+
   choose(episode) {
     const { run, actor, episode: number } = episode ?? {};
     this.chosen = episode && { run, actor, episode: number };
-    this.until_ms = performance.now() + CHOSEN_MS;
+    this.extend();
     $("note").hidden = $("strip-newest").hidden = !episode;
     $("note-text").value = "";
     if (this.episodes) this.draw(this.episodes);
@@ -85,14 +90,15 @@ export class Strip {
   async note() {
     await post("/api/note", { ...this.chosen, text: $("note-text").value });
     $("note-text").value = "";
-    $("note-text").blur();
+    this.extend(); // the note is seen
+    if ($("note").contains(document.activeElement)) document.activeElement.blur();
     await this.read();
   }
 
   drawTotals({ episodes, successes, steps }) {
     const since = new Date(this.since_ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
     const minutes = steps / this.control_hz / 60;
-    $("totals").textContent = t("since {since}: {episodes} driven, {successes} succeeded, {minutes} min", { since, episodes, successes, minutes: minutes.toFixed(1) });
+    $("totals").textContent = t("since {since}: {episodes} driven, {successes} succeeded, {minutes} min", { since, episodes, successes, minutes: number(minutes, 1) });
   }
 }
 

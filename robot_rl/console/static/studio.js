@@ -9,8 +9,9 @@ import { showNew } from "./studio_new.js";
 import { showRun } from "./studio_run.js";
 
 const PERIOD_MS = 2000, SOON_MS = 300;
+const PRESSED_MS = 300; // a click comes this soon after a press has ended, or not at all
 const LEAST = 2, MOST = 6; // runs that are compared
-const page = { rows: new Map(), drawn: new Map(), names: [], version: 0, marked: new Set(), about: null, view: null, told: null };
+const page = { rows: new Map(), drawn: new Map(), names: [], version: 0, marked: new Set(), about: null, view: null, told: null, pressed: false };
 globalThis.robotRL = page;
 
 // --- the list ---------------------------------------------------------------------------------
@@ -45,7 +46,22 @@ function counted(n, all) {
   return all === 1 ? t("0 of 1 run") : t("{n} of {all} runs", { n, all });
 }
 
+function leavePressed(list) { // a row that is made anew under a press would never be clicked
+  let timer = 0;
+  const end = () => {
+    clearTimeout(timer);
+    [page.pressed, timer] = [false, 0];
+    drawList();
+  };
+  const soon = (wait_ms) => { if (page.pressed && !timer) timer = setTimeout(end, wait_ms); };
+  list.addEventListener("pointerdown", () => { clearTimeout(timer); [page.pressed, timer] = [true, 0]; });
+  list.addEventListener("click", () => { if (page.pressed) setTimeout(end); }); // when it has done what it does
+  for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => soon(PRESSED_MS));
+  addEventListener("pointermove", (event) => { if (!event.buttons) soon(PRESSED_MS); }); // it ended outside the window
+}
+
 function drawList() {
+  if (page.pressed) return;
   const wanted = $("filter").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (row) => wanted.every((word) => `${row.id} ${about(row)} ${stateWords(row)[1]} ${row.state}`.toLowerCase().includes(word));
   const known = page.names.map((id) => page.rows.get(id)).filter(Boolean), shown = known.filter(fits).sort(order);
@@ -114,9 +130,9 @@ async function look() {
   let wait_ms = PERIOD_MS;
   try {
     const told = await get(`/api/runs?since=${page.version}`);
+    const another = page.told && told.server !== page.told.server; // whose versions are others: from the start
+    page.version = another ? 0 : told.version;
     page.told = told;
-    if (told.version < page.version) page.version = 0; // another server: from the start
-    else page.version = told.version;
     if (told.names) {
       page.names = told.names;
       for (const id of page.rows.keys()) if (!told.names.includes(id)) { page.rows.delete(id); page.drawn.delete(id); }
@@ -128,7 +144,7 @@ async function look() {
     drawMarks();
     drawWaiting();
     page.view?.news?.(told.rows);
-    if (told.unread) wait_ms = SOON_MS;
+    if (told.unread || another) wait_ms = SOON_MS;
   } catch (error) {
     $("lost").hidden = false;
   }
@@ -148,6 +164,7 @@ async function begin() {
   document.querySelector("nav").append(...others());
   addEventListener("hashchange", route);
   $("filter").oninput = drawList;
+  leavePressed($("rows"));
   route();
   look();
 }

@@ -1,8 +1,8 @@
 // The bin: runs that were put away, and the way back.
 
 import { t } from "./language.js";
-import { get, post } from "./socket.js";
-import { bytes, el, moment, trouble } from "./studio_parts.js";
+import { get } from "./socket.js";
+import { bytes, el, moment, send, trouble } from "./studio_parts.js";
 import { toast } from "./toast.js";
 
 export function showBin(side, _said, page) {
@@ -14,7 +14,7 @@ export function showBin(side, _said, page) {
       list.replaceChildren(...items.map((item) => {
         const back = el("button", { type: "button", disabled: !page.mayAct }, t("Restore"));
         back.onclick = async () => {
-          try { toast(t("{run} is back", await post("/api/restore", { id: item.id }, null))); } catch (error) { list.prepend(trouble(error)); return; }
+          try { toast(t("{run} is back", await send("/api/restore", { id: item.id }))); } catch (error) { list.prepend(trouble(error)); return; }
           draw();
         };
         return el("div", { className: "item" }, el("div", {}, el("b", {}, item.name), el("small", {}, t("put away {when}, {size}", { when: moment(1000 * item.away_s), size: bytes(item.bytes) }))), back);

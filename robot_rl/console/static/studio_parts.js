@@ -2,6 +2,7 @@
 
 import { curve } from "./curves.js";
 import { language, t, told } from "./language.js";
+import { post } from "./socket.js";
 
 export const $ = (id) => document.getElementById(id);
 
@@ -15,6 +16,9 @@ export function el(tag, props = {}, ...children) { // an element; text of childr
   made.append(...children.flat().filter((child) => child != null && child !== ""));
   return made;
 }
+
+const PATIENT_MS = 150000; // a run's own page may take a minute to start, after another's
+export const send = (path, body) => post(path, body, null, PATIENT_MS);
 
 // --- figures in words -------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // Two sticks and a pad under the thumbs of a person at a touch screen. A finger on any of them drives, and lifting
 // the last one lets go. They are there while this page has the seat.
 
+const CUT_MS = 1000; // from there until the page is told that it is hidden
 const REACH = 0.38; // how far a stick goes, as a share of its size
 
 export class Touch {
@@ -8,6 +9,7 @@ export class Touch {
     this.box = box;
     this.changed = () => {}; // something is pressed or let go: say so at once
     this.fingers = new Map(); // pointer -> what it is on
+    this.cut_ms = -Infinity; // when the system took a finger away, as it does before it hides the page
     this.sticks = {}; // id -> [right, up] in [-1, 1]
     for (const stick of box.querySelectorAll(".stick")) this.listen(stick, (event) => this.move(stick, event));
     for (const button of box.querySelectorAll("[data-held]")) this.listen(button);
@@ -27,6 +29,7 @@ export class Touch {
       this.draw(item);
     });
     item.addEventListener("pointermove", (event) => { if (this.fingers.get(event.pointerId) === item) moved(event); });
+    item.addEventListener("pointercancel", (event) => { if (this.fingers.has(event.pointerId)) this.cut_ms = performance.now(); });
     for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) item.addEventListener(end, (event) => this.lift(event.pointerId));
     item.addEventListener("contextmenu", (event) => event.preventDefault()); // a long press is no question
   }
@@ -56,7 +59,12 @@ export class Touch {
     this.changed();
   }
 
+  wasCut() { // so the person did not mean to let go
+    return performance.now() - this.cut_ms < CUT_MS;
+  }
+
   letGo() {
+    this.cut_ms = -Infinity;
     const items = [...this.fingers.values()];
     this.fingers.clear();
     for (const item of items) { this.rest(item); this.draw(item); }

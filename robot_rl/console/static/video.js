@@ -1,6 +1,6 @@
 // Cameras: the newest picture only, drawn by a worker, which asks for the next one when it has drawn the last.
 
-import { t } from "./language.js";
+import { number, t } from "./language.js";
 import { at, secret } from "./socket.js";
 
 const GREEN_MS = 100, AMBER_MS = 200;
@@ -44,7 +44,7 @@ export function show(name, seen_size, parent, words = name) { // seen_size: [wid
     const text = !Number.isFinite(age_ms) ? t("no picture")
       : seen.frozen ? t("frozen: the same picture again and again")
       : !box.classList.contains("chosen") ? "" // a small picture shows the colour only
-      : age_ms < 1000 ? `${age_ms.toFixed(0)} ms` : t("{age} s old", { age: (age_ms / 1000).toFixed(1) });
+      : age_ms < 1000 ? `${age_ms.toFixed(0)} ms` : t("{age} s old", { age: number(age_ms / 1000, 1) });
     if (badge.className !== `age ${colour}`) badge.className = `age ${colour}`;
     if (badge.textContent !== text) badge.textContent = text;
   });

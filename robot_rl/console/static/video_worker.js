@@ -16,14 +16,15 @@ onmessage = ({ data: { canvas, path, known, slow } }) => {
     onMessage: async (data, socket) => {
       if (!data.byteLength) return; // no new picture yet
       const arrived = performance.now(), head = new DataView(data, 0, HEAD_BYTES);
-      const picture = await createImageBitmap(new Blob([new Uint8Array(data, HEAD_BYTES)], { type: "image/jpeg" }));
-      const { width, height } = picture;
-      screen.transferFromImageBitmap(picture);
-      postMessage({ // times count from 1970, because a worker's own clock starts with the worker
-        number: head.getUint32(0, true), width, height, frozen: head.getUint8(12) === 1,
-        taken: performance.timeOrigin + arrived - head.getFloat32(4, true), drawn: performance.timeOrigin + performance.now(),
-      });
-      socket.send(ask);
+      try {
+        const picture = await createImageBitmap(new Blob([new Uint8Array(data, HEAD_BYTES)], { type: "image/jpeg" }));
+        const { width, height } = picture;
+        screen.transferFromImageBitmap(picture);
+        postMessage({ // times count from 1970, because a worker's own clock starts with the worker
+          number: head.getUint32(0, true), width, height, frozen: head.getUint8(12) === 1,
+          taken: performance.timeOrigin + arrived - head.getFloat32(4, true), drawn: performance.timeOrigin + performance.now(),
+        });
+      } finally { socket.send(ask); } // after a picture that nobody can decode, too
     },
   });
 };

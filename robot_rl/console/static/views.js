@@ -3,9 +3,10 @@
 
 import { Inset, height } from "./inset.js";
 import { keyOf } from "./keymap.js";
-import { t, told } from "./language.js";
+import { number, t, told } from "./language.js";
 
 const ARROW = 0.13, SHORT = 0.02; // length of an arrow across the view, and the least that is drawn; shares of the height
+const LETTER = 0.02, EDGE = 0.02; // how wide a letter is at most, and how near to the edge a line comes; likewise
 const NAMES = { video: "overview", video_wrist: "at the wrist", video_tool: "along the tool" };
 const KEPT = "view", SECOND = "second", LAYOUT = "layout"; // what this browser remembers
 const LAYOUTS = { // name -> its symbol
@@ -122,7 +123,7 @@ export class Views {
     for (const [name, box] of Object.entries(this.boxes)) { // what is the same is not written: the browser would lay it out again
       const mark = box.querySelector(".tip"), place = this.places[name], ratio = box.dataset.ratio || 4 / 3;
       const there = name === this.chosen && place && robot.tcp_in_base;
-      if (there || mark.firstChild) mark.replaceChildren(...(there ? this.marks(place, robot) : []));
+      if (there || mark.firstChild) mark.replaceChildren(...(there ? this.marks(place, robot, ratio) : []));
       const shape = `${-ratio / 2} -0.5 ${ratio} 1`;
       if (mark.getAttribute("viewBox") !== shape) mark.setAttribute("viewBox", shape);
     }
@@ -130,7 +131,7 @@ export class Views {
     this.inset.draw(tcp && robot.goal, tcp && heading(this.places[this.chosen], tcp));
   }
 
-  marks(place, robot) {
+  marks(place, robot, ratio) {
     const { tip, ends } = arrows(place, robot.tcp_in_base), at = projected(place, tip), made = [];
     if (!at) return made;
     const add = (tag, attributes, text) => {
@@ -147,9 +148,11 @@ export class Views {
       add("text", { x: along[0], y: along[1] + 0.012, "text-anchor": "middle" }, key);
     }
     const stands = robot.gate?.mode && robot.gate.mode !== "run" ? robot.gate.reason : told(robot.clipped ?? "");
-    const felt = [robot.force_n == null ? "" : `${robot.force_n.toFixed(1)} N`, robot.goal ? height(robot.goal) : ""].filter(Boolean).join(", ");
+    const felt = [robot.force_n == null ? "" : `${number(robot.force_n, 1)} N`, robot.goal ? height(robot.goal) : ""].filter(Boolean).join(", ");
     for (const [line, said] of [felt, stands].filter(Boolean).entries()) {
-      add("text", { x: at[0] + 0.04, y: at[1] + 0.06 + 0.04 * line, class: robot.force_n > 40 ? "hard" : "" }, said.slice(0, 60));
+      const text = said.slice(0, 60), x = at[0] + 0.04, fits = x + LETTER * text.length < ratio / 2 - EDGE;
+      const where = fits ? { x } : { x: ratio / 2 - EDGE, "text-anchor": "end" }; // a line that would be cut ends at the edge
+      add("text", { ...where, y: at[1] + 0.06 + 0.04 * line, class: robot.force_n > 40 ? "hard" : "" }, text);
     }
     return made;
   }

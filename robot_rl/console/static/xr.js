@@ -5,25 +5,29 @@
 
 import { t, told, translate } from "./language.js";
 import { says } from "./words.js";
-import { connect, post } from "./socket.js";
+import { at, connect, post } from "./socket.js";
 import { toast } from "./toast.js";
 
 const $ = (id) => document.getElementById(id);
 const SEND_MS = 15; // frames come at 60 to 120 Hz; the robot side looks at 50
+const STEEP = Math.sin(Math.PI / 3); // beyond 60 degrees up or down nobody knows where forward is
 const SQUEEZE = 1, TRIGGER = 0, FORWARD = [4], HOLD = [5], STICK = 3; // xr-standard mapping; the stick aligns, too
 const COLOURS = { driving: [0.06, 0.45, 0.2, 1], ready: [0.1, 0.2, 0.5, 1], wait: [0.5, 0.1, 0.1, 1] };
 
-const xr = { session: null, space: null, yaw: null, heard: false, mine: false, problem: "", word: "OFFLINE", says: "Offline",
-  touching: false, closed: false, sent: 0, drove: false, last: null };
-const doing = (work) => work.catch((error) => toast(error.message));
+const xr = { session: null, space: null, yaw: null, heard: false, answered: 0, told: 0, mine: false, problem: "", word: "OFFLINE", says: "Offline",
+  steep: false, source: undefined, opened: false, touching: false, closed: false, sent: 0, drove: false, last: null };
+const doing = (work) => work.catch((error) => toast(told(error.message)));
 
-const line = connect("/ws/control", {
-  onMessage: (data) => { xr.heard = data === "1"; },
+const line = connect(at("/ws/control"), {
+  asks: true,
+  onMessage: (data) => { xr.heard = data === "1"; xr.answered = performance.now(); },
   onClose: () => { xr.heard = false; },
 });
+const ANSWER_MS = 300, TOLD_MS = 1000; // a line that has fallen silent may not say so for minutes
 
-connect("/ws/telemetry", { onMessage: (text) => {
+connect(at("/ws/telemetry"), { onMessage: (text) => {
   const now = JSON.parse(text);
+  xr.told = performance.now();
   Object.assign(xr, { mine: now.lease.mine, problem: now.robot.device_problem ?? "", word: now.word });
   document.body.dataset.word = now.word;
   xr.says = $("word").textContent = says(now);
@@ -34,9 +38,20 @@ connect("/ws/telemetry", { onMessage: (text) => {
   draw();
 } });
 
+function watch() { // an old word must not stay, here or in the headset
+  if (xr.word === "OFFLINE" || performance.now() - xr.told < TOLD_MS) return;
+  Object.assign(xr, { mine: false, problem: "", word: "OFFLINE" });
+  document.body.dataset.word = xr.word;
+  xr.says = $("word").textContent = t("Offline");
+  $("reason").textContent = t("the console does not answer");
+  $("xr-go").hidden = $("xr-ready").hidden = true;
+  draw();
+}
+
 function draw() {
   const text = !xr.mine ? t("Take the seat first.")
     : !xr.session ? xr.mode ? t("Ready to start.") : xr.why
+    : xr.steep ? t("It pointed too steeply up or down to tell where forward is: point it level, and press again.")
     : xr.yaw === null ? t("Point the device forward (the robot's x axis) and press A or X, or: I point forward.")
     : told(xr.problem) || t("Hold the grip button, or keep a finger on: hold to drive.");
   $("say").textContent = text;
@@ -51,9 +66,9 @@ const times = ([ax, ay, az, aw], [bx, by, bz, bw]) => [
   aw * bx + ax * bw + ay * bz - az * by, aw * by - ax * bz + ay * bw + az * bx,
   aw * bz + ax * by - ay * bx + az * bw, aw * bw - ax * bx - ay * by - az * bz];
 
-function heading(q) { // of the device's own -z axis about the vertical, in the robot's sense
+function heading(q) { // of the -z axis about the vertical, in the robot's sense; null: it is too steep to have one
   const [x, y, z, w] = turned(q);
-  return Math.atan2(2 * (x * y + w * z), 1 - 2 * (y * y + z * z));
+  return Math.abs(2 * (x * z - w * y)) > STEEP ? null : Math.atan2(2 * (x * y + w * z), 1 - 2 * (y * y + z * z));
 }
 
 function hand(transform) { // x y z qx qy qz qw, with the direction that was pointed at as x
@@ -74,9 +89,16 @@ function read(frame) { // the pose and the buttons, or null: nobody knows where 
     trigger: source ? buttons[TRIGGER]?.value ?? 0 : Number(xr.closed), forward: on([...FORWARD, STICK]), hold: on(HOLD) };
 }
 
+function align(frame, { source, transform }) { // by the ray: a grip stands askew of it, in each hand another way
+  const points = source ? frame.getPose(source.targetRaySpace, xr.space)?.transform : transform;
+  if (!points) return;
+  xr.yaw = heading(points.orientation);
+  xr.steep = xr.yaw === null;
+}
+
 function say(found) {
   const held = [];
-  if (found.drive && xr.yaw !== null) held.push("drive");
+  if (found.drive && xr.opened && xr.yaw !== null) held.push("drive");
   if (found.hold) held.push("hold");
   const said = { axes: [0, 0, 0, 0, 0, 0], held, trigger: Math.min(1, Math.max(0, found.trigger)) };
   if (xr.yaw !== null) said.hand = hand(found.transform);
@@ -88,9 +110,14 @@ function say(found) {
 function onFrame(now, frame) {
   xr.session.requestAnimationFrame(onFrame);
   const found = xr.session.visibilityState === "visible" ? read(frame) : null;
+  if (found && found.source !== xr.source) { // another hand, elsewhere: it drives after it was seen open
+    lost();
+    Object.assign(xr, { source: found.source, opened: false });
+  }
+  if (found && !found.drive) xr.opened = true;
   paint(found);
   if (!found) { lost(); return; }
-  if ((found.forward || xr.align) && !found.drive) xr.yaw = heading(found.transform.orientation); // never while it drives
+  if ((found.forward || xr.align) && !found.drive) align(frame, found); // never while it drives
   xr.align = false;
   if (now - xr.sent < SEND_MS) return;
   xr.sent = now;
@@ -100,15 +127,17 @@ function onFrame(now, frame) {
 }
 
 function lost() { // say nothing more; if the person drove, hold at once
-  if (xr.drove) post("/api/command/hold").catch(() => {});
+  if (xr.drove) post("/api/command/hold?left=yes").catch((error) => toast(told(error.message)));
   xr.drove = false;
 }
 
 function paint(found) { // in a headset this colour is all that one sees of the page
+  const heard = xr.heard && performance.now() - xr.answered < ANSWER_MS;
+  xr.shows = !found || !heard || !xr.mine || xr.problem || xr.yaw === null ? "wait" : xr.drove ? "driving" : "ready";
   const gl = xr.gl, layer = xr.session.renderState.baseLayer;
   if (!gl || !layer) return;
   gl.bindFramebuffer(gl.FRAMEBUFFER, layer.framebuffer);
-  const [r, g, b, a] = !found || !xr.mine || xr.problem || xr.yaw === null ? COLOURS.wait : xr.drove ? COLOURS.driving : COLOURS.ready;
+  const [r, g, b, a] = COLOURS[xr.shows];
   gl.clearColor(r, g, b, xr.mode === "immersive-ar" ? 0 : a); // the room stays visible in AR
   gl.clear(gl.COLOR_BUFFER_BIT);
 }
@@ -122,10 +151,10 @@ async function start() {
   xr.gl = document.createElement("canvas").getContext("webgl", { xrCompatible: true });
   if (xr.gl) await session.updateRenderState({ baseLayer: new XRWebGLLayer(session, xr.gl) });
   xr.space = await session.requestReferenceSpace("local-floor").catch(() => session.requestReferenceSpace("local"));
-  xr.space.addEventListener?.("reset", () => { xr.yaw = null; lost(); draw(); }); // the headset has moved its origin
+  xr.space.addEventListener?.("reset", () => { Object.assign(xr, { yaw: null, steep: false }); lost(); draw(); }); // the headset has moved its origin
   xr.handheld = Boolean(session.domOverlayState);
   $("overlay").hidden = !xr.handheld;
-  Object.assign(xr, { session, yaw: null, closed: false });
+  Object.assign(xr, { session, yaw: null, steep: false, source: undefined, opened: false, closed: false });
   draw();
   session.requestAnimationFrame(onFrame);
 }
@@ -151,5 +180,6 @@ $("forward").onclick = () => { xr.align = true; };
 $("drive").onpointerdown = () => { xr.touching = true; };
 for (const end of ["onpointerup", "onpointercancel", "onpointerleave"]) $("drive")[end] = () => { xr.touching = false; };
 addEventListener("pagehide", lost);
+setInterval(watch, 200);
 globalThis.robotRL = xr; // for tests and the curious
 look();

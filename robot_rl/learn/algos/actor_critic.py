@@ -56,7 +56,7 @@ class ActorCritic(Agent):
         metrics: dict[str, Tensor] = {}
         batch = drawn
         for index in range(self.steps_per_update):
-            batch = self.see(drawn.part(index, self.batch_size))
+            batch = self.see(drawn.part(index, self.steps_per_update))
             metrics |= self.critic_step(batch)
         seen = batch.now._replace(features=batch.now.features.detach())
         metrics |= self.actor_step(batch._replace(now=seen))

@@ -159,8 +159,9 @@ class Agent(Trained[ActorNet]):
         policy = {"policy": self.actor["policy"], "temperature": self.temperature}
         for tensor in (*self.critics.values(), *policy.values()):
             tensor.requires_grad_()
-        self.critic_optimizer = Adam(self.critics, config.learning_rate, config.critic_weight_decay)
-        self.actor_optimizer = Adam(policy, config.actor_learning_rate or config.learning_rate)
+        rate, decay = config.learning_rate, config.critic_weight_decay
+        self.critic_optimizer = Adam(self.critics, rate, decay, self.net.fixed)
+        self.actor_optimizer = Adam(policy, config.actor_learning_rate or rate)
 
     @property
     def critic_input(self) -> int:
@@ -204,8 +205,7 @@ class Agent(Trained[ActorNet]):
     def _tensors(self) -> dict[str, Tensor]:
         tensors = {f"actor/{k}": v for k, v in self.actor.items()}
         tensors |= {f"{k}_slow": v for k, v in self.slow.items()}
-        tensors |= {"critic": self.critic}
-        tensors |= {"temperature": self.temperature, "updates": self.updates}
+        tensors |= {"critic": self.critic, "temperature": self.temperature, "updates": self.updates}
         for name, adam in (("critic", self.critic_optimizer), ("actor", self.actor_optimizer)):
             tensors |= {f"{name}_optimizer/{k}": v for k, v in adam.state_dict().items()}
         return tensors

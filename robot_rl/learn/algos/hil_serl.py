@@ -18,6 +18,7 @@ Metrics: those of `actor_critic`, gripper/loss, gripper/q_mean.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +75,20 @@ class HilSerl(ActorCritic):
         if config.taco_weight and "encoder" in self.critics:
             self.taco = Taco(self.net, spec.action.size, generator, self.device)
             learned, decay = self.critics | self.taco.tensors, config.critic_weight_decay
-            self.critic_optimizer = Adam(learned, config.learning_rate, decay)
+            self.critic_optimizer = Adam(learned, config.learning_rate, decay, self.net.fixed)
+
+    def start_from(self, state: Mapping[str, Tensor]) -> None:
+        """As in `Agent`, but logits of a gripper are not taken for the values of its commands.
+
+        After IQL its own Q_g begins here, after cloning, which has none, a fresh one.
+        """
+        logits = "gripper_critic" in state or "gripper_slow" not in state
+        if self.net.gripper and logits and "actor/gripper" in state:
+            values = state.get("gripper_critic", self.actor["gripper"]).detach()
+            moments = "critic_optimizer/gripper/"  # of the logits
+            state = {k: v for k, v in state.items() if not k.startswith(moments)}
+            state |= {"actor/gripper": values, "gripper_slow": values}
+        super().start_from(state)
 
     def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the losses of pose critics, gripper critic and TACO in one, and metrics."""

@@ -21,6 +21,7 @@ critic/target_mean, value/loss, value/mean, actor/loss, actor/weight, gripper/lo
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +31,7 @@ from torch.nn.functional import cross_entropy
 
 from robot_rl.config.registry import register
 from robot_rl.learn.adam import Adam
+from robot_rl.learn.algos.actor_critic import ActorCritic
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
 from robot_rl.learn.transitions import Moment, Transitions
 from robot_rl.nets import heads
@@ -113,6 +115,10 @@ class Iql(HilSerl):
             judge = self.net.gripper.init(generator, last_scale=0.01)
             self.values_seen["gripper_critic"] = judge.to(self.device).requires_grad_()
         self.value_optimizer = Adam(self.values_seen, config.learning_rate)
+
+    def start_from(self, state: Mapping[str, Tensor]) -> None:
+        """As in `Agent`: a gripper's logits are what drives it here."""
+        ActorCritic.start_from(self, state)
 
     def target(self, batch: Transitions) -> Tensor:
         """y [B], from V in s'."""

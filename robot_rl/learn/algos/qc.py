@@ -83,6 +83,11 @@ class Pick(OnFlow):
         super().__init__(config, spec, generator, device)
         self.actor["critic"] = self.critic
 
+    @property
+    def _followed(self) -> tuple[str, ...]:
+        """As in `Agent`; where the slow encoder drives, so do the critics that learned with it."""
+        return (*super()._followed, *(["critic"] if "encoder" in self.slow else []))
+
     def next_action(self, moment: Moment) -> Tensor:
         """c(s'), the chunk that would be chosen in s'."""
         return self.net.propose(

@@ -2,8 +2,10 @@
 
 Paper: RLIF (arXiv 2311.12996). The learner is `hil_serl` with another reward r and mask m:
 
-    r = -takeover_penalty on the policy's last step before a person took over, 0 elsewhere
+    r = -takeover_penalty on the policy's last action before a person took over, 0 elsewhere
     m = 1: success ends an episode, but does not count
+
+While the robot stands still between two drivers (`control.takeover`), the policy does not act.
 
 Deviations: a failure (m = 0) counts as if a person took over after every later step, or it would
 end all takeovers and be the best that a policy can do; returns of three steps (`n_step`): with one,

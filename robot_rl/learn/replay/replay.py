@@ -44,7 +44,7 @@ from robot_rl.learn.frames import Allocate, in_memory
 from robot_rl.learn.replay.rewards import Rewards
 from robot_rl.learn.replay.storage import OFFLINE, Episode, Frames, Gone, Steps, awaited
 from robot_rl.learn.replay.summary import Recent, ReplaySummary
-from robot_rl.learn.replay.views import Batch, SlotSet, View
+from robot_rl.learn.replay.views import Batch, SlotSet, View, evenly
 from robot_rl.reward.assembly import potential_based
 from robot_rl.spec import BASE_AGE, Spec
 from robot_rl.store.labels import FOLDED, MODEL_REWARD, PROGRESS
@@ -163,8 +163,7 @@ class Replay:
         if not self._online.size or not self._demo.size:
             demo_fraction = 0.0 if self._online.size else 1.0
         count = round(batch_size * demo_fraction)
-        share = np.arange(batch_size + 1) * count // batch_size
-        from_demo = share[1:] > share[:-1]
+        from_demo = evenly(count, batch_size)
         slots = np.empty(batch_size, np.int64)
         if count:
             slots[from_demo] = self._demo.draw(count, rng)
@@ -177,8 +176,8 @@ class Replay:
         recent = round(count * self.view.recent_fraction)
         if recent:
             filled = min(self._recent_count, len(self._recent))
-            newest = self._recent[rng.integers(0, filled, recent)]
-            slots[:recent] = np.where(self._online.holds(newest), newest, slots[:recent])
+            newest, at = self._recent[rng.integers(0, filled, recent)], evenly(recent, count)
+            slots[at] = np.where(self._online.holds(newest), newest, slots[at])
         return slots
 
     def read(self, slots: NDArray[np.int64], length: int) -> NDArray[np.int64]:
@@ -358,7 +357,7 @@ class Replay:
             self._over.ended(row.id, episode.purpose, row.ending, bool(row.success))
 
     def _connect(self, episode: Episode, row: Step, slot: int) -> None:
-        """Note at the previous step that this one follows, or that a person took over."""
+        """Note at the steps before that this one follows, or that a person took over."""
         before = episode.steps.get(row.step - 1)
         if before is None:
             episode.segment = row.segment
@@ -366,8 +365,20 @@ class Replay:
         if row.segment == episode.segment:
             self.steps.follow[before] = slot
         elif row.driver.is_human and not self.steps.human[before]:
-            self.steps.before_takeover[before] = True
+            self._charge(episode, row.step - 1)
         episode.segment = row.segment
+
+    def _charge(self, episode: Episode, number: int) -> None:
+        """Note a takeover at the policy's last action: at step `number`, or before it.
+
+        While the arbiter lets the robot stand still, the policy drives with a zero action, which it
+        did not choose.
+        """
+        while (slot := episode.steps.get(number)) is not None and not self.steps.human[slot]:
+            if self.steps.action[slot].any():
+                self.steps.before_takeover[slot] = True
+                return
+            number -= 1
 
     def _reversed_gripper(self, episode: Episode, row: Step) -> bool:
         """True when this step commands the opposite of the last gripper command."""
@@ -379,6 +390,9 @@ class Replay:
     def _add_label(self, episode: Episode, row: Label) -> None:
         """Take a model's progress or reward of a frame, or a person's label."""
         assembly, touched = self.view.assembly, []
+        if row.kind in (PROGRESS, MODEL_REWARD) and row.step is None:
+            self.refused_rows += 1
+            return
         if row.kind == PROGRESS and row.author == assembly.progress_by:
             touched += self._rewards.add_progress(episode, row)
         if row.kind == MODEL_REWARD and row.author == assembly.rewards_by:

@@ -63,7 +63,7 @@ class Rewards:
 
     def add_progress(self, episode: Episode, row: Label) -> list[int]:
         """Take a model's progress of a frame; return the numbers of the steps that it changes."""
-        assert row.step is not None
+        assert row.step is not None  # `Replay` refuses others
         if not np.isfinite(row.value):
             return []
         episode.progress[row.step] = row.value
@@ -85,7 +85,7 @@ class Rewards:
 
     def add_worth(self, episode: Episode, row: Label) -> list[int]:
         """Take a model's reward for arriving at a frame; return the numbers of those steps."""
-        assert row.step is not None
+        assert row.step is not None  # `Replay` refuses others
         episode.worth[row.step] = row.value
         place = episode.frames.get(row.step, awaited(row.step))
         touched = []

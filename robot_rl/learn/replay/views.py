@@ -18,10 +18,10 @@ class View:
     n_step: transitions span up to this many steps; chunk: so many actions are read; gamma:
     discounts the rewards inside a transition and the return to go; demo_only: for
     cloning, which never imitates practice, nor demonstrations that failed (`replay.replay`);
-    own_successes: see `replay.replay`; recent_fraction: share of the online draws taken from the
-    newest `recent_steps` online steps; decisions: transitions begin where the policy chose a base's
-    noise (`spec.BASE_AGE` = 0), and end where it chooses again; assembly: how a reward is made of
-    what was recorded.
+    own_successes: see `replay.replay`; recent_fraction: share of the online draws, spread evenly,
+    taken from the newest `recent_steps` online steps; decisions: transitions begin where the policy
+    chose a base's noise (`spec.BASE_AGE` = 0), and end where it chooses again; assembly: how a
+    reward is made of what was recorded.
     """
 
     n_step: int = 1
@@ -44,12 +44,13 @@ class Batch:
     float32 [B], how many steps reversed the gripper, discounted like the reward; steps: float32
     [B], how many steps the transition spans (reward is their discounted sum); return_to_go: float32
     [B], discounted rewards from here to the end of the episode, 0 while it runs; before_takeover:
-    float32 [B], 1 where a person took over after this step, discounted like the reward; chunk:
-    float32 [B, h, A], this action and those that followed (`View.chunk` = h), zeros where the same
-    driver did not go on; valid: bool [B, h], where the driver went on. chunk and valid are None for
-    h = 1. room: float32 [B, 2], by how much the bounds of the value are narrower in this state, the
-    lowest and the highest (`reward.assembly`); None without shaping. failed: bool [B], the episode
-    ended in a failure where the transition ends; None = nowhere.
+    float32 [B], 1 where a person took over after this action, the policy's last that was not zero,
+    discounted like the reward; chunk: float32 [B, h, A], this action and those that followed
+    (`View.chunk` = h), zeros where the same driver did not go on; valid: bool [B, h], where the
+    driver went on. chunk and valid are None for h = 1. room: float32 [B, 2], by how much the bounds
+    of the value are narrower in this state, the lowest and the highest (`reward.assembly`); None
+    without shaping. failed: bool [B], the episode ended in a failure where the transition ends;
+    None = nowhere.
     """
 
     observation: Observation
@@ -66,6 +67,12 @@ class Batch:
     valid: NDArray[np.bool_] | None = None
     room: NDArray[np.float32] | None = None
     failed: NDArray[np.bool_] | None = None
+
+
+def evenly(count: int, rows: int) -> NDArray[np.bool_]:
+    """Mark `count` of some rows so that any slice has its share of them."""
+    share = np.arange(rows + 1) * count // rows
+    return share[1:] > share[:-1]
 
 
 class SlotSet:

@@ -267,16 +267,6 @@ def action_findings(
     width, size = answers.shape[-1], spec.action.size
     columns = config.columns or tuple(range(width))
     said = f"{width} numbers an action"
-    if not np.isfinite(answers).all():
-        bad = [str(i) for i in np.flatnonzero(~np.isfinite(answers).all((0, 1)))]
-        yield wrong(
-            "action",
-            said,
-            expected="finite numbers",
-            got=f"NaN or infinity in column {', '.join(bad)}; robot-rl never carries that out",
-            fix="look at the server's normalisation statistics: a spread of 0 divides by zero",
-        )
-        return
     if len(columns) != size or not -width <= min(columns) <= max(columns) < width:
         some = ",".join(map(str, range(min(size, width))))
         yield wrong(
@@ -287,6 +277,15 @@ def action_findings(
             fix=f"base.columns=[{some}] if these are the ones that are meant"
             if width >= size
             else "a task whose action has no more numbers, or a policy for this action",
+        )
+        return
+    if bad := [str(c) for c in columns if not np.isfinite(answers[..., c]).all()]:
+        yield wrong(
+            "action",
+            said,
+            expected="finite numbers",
+            got=f"NaN or infinity in column {', '.join(bad)}; robot-rl never carries that out",
+            fix="look at the server's normalisation statistics: a spread of 0 divides by zero",
         )
         return
     yield fits("action", said if width == size else f"{said}, of which {list(columns)} are used")
@@ -427,6 +426,15 @@ def latency_finding(
             "lower task.control_hz; in runtime=lockstep simulated time waits",
         )
     again = max(ticks, min(config.execute, length - config.ahead - ticks - 1))
+    left = length - config.ahead - again + 1  # ticks that the plan lasts when the next is asked for
+    if late := sum(math.ceil(s * hz) > left for s in took_s):
+        return unsaid(
+            "latency",
+            f"{said}. {late} of {len(took_s)} answers came too late: each such answer aborts an "
+            f"episode, as a plan lasts {left} tick{'s' * (left > 1)} when the next is asked for",
+            "does that happen again? Then it needs longer chunks, a smaller base.execute, or a "
+            "server that always answers in time",
+        )
     early = f", not only after base.execute={config.execute}" if again < config.execute else ""
     return fits(
         "latency",

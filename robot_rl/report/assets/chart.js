@@ -1,4 +1,4 @@
-// One crosshair for all charts (they share the x axis), values at the cursor, theme button.
+// One crosshair for all charts, as far as their x axes reach; values at the cursor, theme button.
 "use strict";
 const root = document.documentElement;
 document.getElementById("theme").onclick = () => {
@@ -28,7 +28,7 @@ const nearest = (xs, x) => {
   return Math.abs(xs[low] - x) <= Math.abs(xs[high] - x) ? low : high;
 };
 
-const charts = [...document.querySelectorAll("svg.chart")].map((svg) => {
+const charts = [...document.querySelectorAll("svg.chart[data-chart]")].map((svg) => {
   const tip = document.createElement("div");
   tip.className = "tip";
   tip.hidden = true;
@@ -41,7 +41,7 @@ const show = (chart, x, own) => {
   const px = meta.left + ((x - meta.x0) / (meta.x1 - meta.x0)) * (meta.right - meta.left);
   const line = cursor.firstElementChild;
   for (const [k, v] of [["x1", px], ["x2", px], ["y1", meta.top], ["y2", meta.bottom]]) line.setAttribute(k, v);
-  cursor.setAttribute("visibility", "visible");
+  cursor.setAttribute("visibility", meta.x0 <= x && x <= meta.x1 ? "visible" : "hidden");
   tip.hidden = !own;
   if (!own) return;
   tip.replaceChildren();
@@ -50,7 +50,8 @@ const show = (chart, x, own) => {
     row.textContent = text;
     tip.append(row);
   };
-  add("env step " + Math.round(x).toLocaleString("en"));
+  const decimals = Math.max(2 - Math.floor(Math.log10(meta.x1 - meta.x0)), 0);
+  add(meta.x_label + " " + x.toLocaleString("en", { maximumFractionDigits: decimals }));
   for (const s of meta.series) add(s.label + "  " + format(s.y[nearest(s.x, x)], meta.unit));
   const box = svg.getBoundingClientRect();
   const scale = box.width / svg.viewBox.baseVal.width;

@@ -33,7 +33,7 @@ from robot_rl.config.api_key import api_key
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.reward.vlm.chat import Chat
 from robot_rl.reward.vlm.config import VlmConfig
-from robot_rl.reward.vlm.guards import Breaker, Budget, Cache
+from robot_rl.reward.vlm.guards import Breaker, Cache, budget_of
 from robot_rl.reward.vlm.heads import Heads
 from robot_rl.reward.vlm.questions import (
     BREAKER_OPEN,
@@ -93,7 +93,7 @@ class VlmClient:
         self._key = _read_key(config, self._url)
         self._wire = WIRES[config.protocol](config)
         self.breaker = Breaker(config.breaker_failures, config.breaker_pause_s, now_s)
-        self.budget = Budget(config.budget_per_hour, now_s, spent)
+        self.budget = budget_of(config.budget_per_hour, spent, now_s)
         self._cache = Cache(config.cache)
         self._over_budget = False
         self._http: Any = None

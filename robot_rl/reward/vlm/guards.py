@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from robot_rl.errors import ConfigError
 
@@ -65,6 +66,9 @@ class Breaker:
 class Budget:
     """Limits the cost of any hour; 0 = no limit. A cost is a guess until it is settled.
 
+    Its methods may be called from any thread: a deployment asks about two days at once, from one
+    budget (`budget_of`).
+
     Args:
         kept: file in which expenses outlast a restart; None = they are forgotten with the process.
         wall_s: clock of the file's stamps, which no other process's monotonic clock could read.
@@ -79,6 +83,7 @@ class Budget:
     ) -> None:
         self._limit, self._now_s, self._kept, self._wall_s = per_hour, now_s, kept, wall_s
         self._spent: deque[list[float]] = deque()  # [when, how much], of the last hour
+        self._turn = threading.Lock()
         self.used = 0.0
         if kept is not None and self._limit:
             self._recall(kept)
@@ -117,29 +122,47 @@ class Budget:
                 fix=f"reward.server.budget_per_hour={math.ceil(cost)} or more, 0 = no limit; in "
                 "tokens a smaller reward.server.image_px costs less",
             )
-        now_s = self._now_s()
-        while self._spent and self._spent[0][0] <= now_s - HOUR_S:
-            self.used -= self._spent.popleft()[1]
-        if self._limit and self.used + cost > self._limit:
-            return None
-        entry = [now_s, cost]
-        if self._limit:
-            self._spent.append(entry)
-            self.used += cost
-            self._keep(cost)
-        return entry
+        with self._turn:
+            now_s = self._now_s()
+            while self._spent and self._spent[0][0] <= now_s - HOUR_S:
+                self.used -= self._spent.popleft()[1]
+            if self._limit and self.used + cost > self._limit:
+                return None
+            entry = [now_s, cost]
+            if self._limit:
+                self._spent.append(entry)
+                self.used += cost
+                self._keep(cost)
+            return entry
 
     def settle(self, entry: list[float], cost: float) -> None:
         """Correct an entry to the real cost."""
         if self._limit:
-            self.used += cost - entry[1]
-            self._keep(cost - entry[1])
-            entry[1] = cost
+            with self._turn:
+                self.used += cost - entry[1]
+                self._keep(cost - entry[1])
+                entry[1] = cost
 
     @property
     def wait_s(self) -> float:
         """Seconds until the oldest expense is an hour old."""
-        return max(self._spent[0][0] + HOUR_S - self._now_s(), 0.0) if self._spent else 0.0
+        with self._turn:
+            oldest_s = self._spent[0][0] if self._spent else -math.inf
+        return max(oldest_s + HOUR_S - self._now_s(), 0.0)
+
+
+_shared: WeakValueDictionary[tuple[Path, float], Budget] = WeakValueDictionary()
+
+
+def budget_of(per_hour: float, kept: Path | None, now_s: Callable[[], float]) -> Budget:
+    """The budget whose expenses are kept in a file: one for all clients of this process."""
+    if kept is None:
+        return Budget(per_hour, now_s)
+    key = (kept.resolve(), per_hour)
+    found = _shared.get(key)
+    if found is None:
+        found = _shared[key] = Budget(per_hour, now_s, kept)
+    return found
 
 
 class Cache:

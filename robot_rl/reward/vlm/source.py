@@ -31,6 +31,11 @@ class VlmReward:
     def __init__(self, truth: PredicateReward) -> None:
         self._truth, self._practises = truth, True
 
+    @property
+    def knows(self) -> bool:
+        """Whether the task's state tells; else a person is the judge of an evaluation."""
+        return self._truth.knows
+
     def begin_episode(self, purpose: str) -> None:
         """See `ports.RewardSource`."""
         self._practises = purpose in HELPED
