@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ with contextlib.suppress(ImportError):  # the core's tests run without torch
     import torch
 
     torch.set_num_threads(1)
+
+# A suite started in the background, or with nohup, would hand down that these are ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ATTEMPTS = 3
 

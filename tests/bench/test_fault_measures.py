@@ -352,6 +352,41 @@ def test_24_a_first_picture_that_was_not_heard_says_nothing_of_the_others(
     assert figure(found, "pictures behind the newest, max") == 1.0
 
 
+# --- 28: a process that stands still -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("busy", "limit", "note"),
+    [
+        ([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], "", ""),
+        ([0.0, 0.1, 0.25], "", "in 1 of 1 trials with busy programs the arm was stopped"),
+        ([0.0, 0.1, 0.32, 0.33, 0.34], "commands less than half a tick apart: at most 0", "1 of 1"),
+    ],
+    ids=["goes on", "is stopped", "catches up"],
+)
+def test_28_few_cores_may_stop_the_arm_and_excuse_no_burst(
+    busy: list[float], limit: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, _ = run_world(monkeypatch, tmp_path / "run")
+    paused = [0.0, 0.1, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    trials = iter([busy[:1], paused[:3], paused, busy[:1], busy])  # too few say nothing
+
+    def commands(_: object, since_s: float) -> list[tuple[float, Command]]:
+        asked_s = next(trials)
+        return [(s, Command(1, s, Driver.POLICY, "actor", HERE)) for s in asked_s]
+
+    monkeypatch.setattr(processes, "commands", commands)
+    monkeypatch.setattr(processes, "until_moving", lambda _: None)
+    monkeypatch.setattr(processes, "PAUSE_S", -1.0)  # nothing is waited for
+    monkeypatch.setattr(processes, "hog", nullcontext)
+    monkeypatch.setattr(RunWorld, "poison", lambda self, name: tmp_path / name)
+    verdict, reason, found = measured("frozen", world, tmp_path)
+    assert verdict == (NOT_MET if limit else MET), reason
+    assert limit in reason and note in found.note
+    assert bool(found.note) == bool(note) and found.n == 2
+    assert figure(found, "shortest gap that the pause left") == pytest.approx(400.0)
+
+
 # --- 26: a force ---------------------------------------------------------------------------------
 
 

@@ -42,8 +42,7 @@ class Terminal:
     def __init__(self, run_dir: Path) -> None:
         self.keyboard, own = pty.openpty()
         tool = [sys.executable, "-m", "robot_rl.cli.main", "keyboard", str(run_dir), "--typed"]
-        # a suite in the background ignores Ctrl C and hang-ups, and its children would
-        fresh = ["env", "--default-signal=INT,HUP", "setsid", "--ctty"]
+        fresh = ["setsid", "--ctty"]
         self.process = subprocess.Popen([*fresh, *tool], stdin=own, stdout=own, stderr=own)
         os.close(own)
         self.screen = b""
