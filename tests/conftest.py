@@ -16,11 +16,14 @@ import contextlib
 import functools
 import gc
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from robot_rl.system import priority
 
 with contextlib.suppress(ImportError):  # the core's tests run without torch
     import torch
@@ -55,6 +58,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.get_closest_marker(name) for name in ("alone", "ros")):
             item.add_marker(pytest.mark.flaky(reruns=ATTEMPTS - 1))
+
+
+@pytest.fixture(autouse=True)
+def _usual_priority() -> Iterator[None]:
+    """A node in the tests' own process takes real-time priority: later tests would inherit it."""
+    yield
+    priority.step_back()
 
 
 @pytest.hookimpl(optionalhook=True)
