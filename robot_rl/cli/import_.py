@@ -128,7 +128,7 @@ def run(argv: Sequence[str]) -> int:
         else:
             figures = _lerobot(parser, task, args, inverse, progress)
     if resolved is not None and not (args.out / RUN).is_file():
-        with at_work(experiment.keep(resolved, args.out), "record"):
+        with at_work(experiment.keep(resolved, args.out, has_rows=True), "record"):
             pass  # its rows are there, as of a run that was recorded
     write_json(args.json, figures)
     say(f"{figures['episodes']} episodes, {figures['steps']} steps in {args.out}")

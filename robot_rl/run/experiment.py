@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config import provenance
 from robot_rl.config.compose import compose
 from robot_rl.config.registry import build, resolve
-from robot_rl.config.run_folder import RUN, config_hash, read_facts, run_name
+from robot_rl.config.run_folder import (
+    ACTOR_STORE,
+    LEARNER_STORE,
+    RUN,
+    STORE,
+    config_hash,
+    read_facts,
+    run_name,
+)
 from robot_rl.config.yaml_file import read_yaml, write_yaml
 from robot_rl.control.session import ACTOR, TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
@@ -581,15 +589,23 @@ class Experiment:
         A run that is there already takes another budget (`run.budget`), and nothing else.
 
         Raises:
-            ConfigError: the folder already belongs to another experiment.
+            ConfigError: the folder already belongs to another experiment, or to one that nobody
+                knows: it has a store, and no run.json.
         """
         return self.keep(self.resolved(), run_dir)
 
-    def keep(self, resolved: Mapping[str, Any], run_dir: Path | None = None) -> Path:
-        """`save` for values in force that were resolved elsewhere. Raises the same."""
+    def keep(
+        self, resolved: Mapping[str, Any], run_dir: Path | None = None, *, has_rows: bool = False
+    ) -> Path:
+        """`save` for values in force that were resolved elsewhere. Raises the same.
+
+        has_rows: a store without run.json is no incomplete copy: an import writes its rows first.
+        """
         folder = run_dir or self.run_dir
         digest = config_hash(resolved)
         before = saved_hash(folder)
+        if not before and not has_rows:
+            _refuse_incomplete(folder)
         if before not in ("", digest) and not take_budget(folder, resolved):
             lines = diff(read_yaml(folder / "config.yaml"), json.loads(json.dumps(resolved)))
             raise ConfigError(
@@ -811,3 +827,15 @@ def saved_hash(run_dir: Path) -> str:
     """Hash of the experiment that a run folder belongs to; "" when none was saved there."""
     path = run_dir / RUN
     return str(read_facts(path).get("config_hash", "")) if path.exists() else ""
+
+
+def _refuse_incomplete(folder: Path) -> None:
+    """Refuse rows of which nobody knows the experiment. Raises `ConfigError`."""
+    for name in (STORE, ACTOR_STORE, LEARNER_STORE):
+        if (folder / name).exists():
+            raise ConfigError(
+                f"run.json is missing in {folder}",
+                expected=f"the file beside {name}: it says to which experiment the rows belong",
+                got="an incomplete copy of a run",
+                fix="restore it from the original, or choose another folder",
+            )

@@ -14,6 +14,7 @@ import yaml
 
 from robot_rl.config.compose import compose, config_dir, groups, options
 from robot_rl.config.registry import REGISTRY, build, register, resolve
+from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, RUN, STORE
 from robot_rl.errors import ConfigError
 from robot_rl.run.experiment import GROUPS, Experiment, TrainConfig
 
@@ -326,6 +327,26 @@ def test_a_run_folder_takes_the_same_experiment_again_and_no_other(tmp_path: Pat
     _saved(tmp_path)  # going on is fine
     with pytest.raises(ConfigError, match="belongs to another experiment"):
         _saved(tmp_path, "seed=4")
+
+
+@pytest.mark.parametrize("store", [STORE, ACTOR_STORE, LEARNER_STORE])
+def test_a_copy_of_a_run_without_its_facts_is_not_taken_for_a_new_folder(
+    tmp_path: Path, store: str
+) -> None:
+    folder = Experiment.compose(["experiment=reach", f"run_dir={tmp_path}/run"]).save()
+    (folder / store).write_bytes(b"rows")
+    (folder / RUN).unlink()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for words in (["experiment=reach"], ["experiment=lift"]):
+        with pytest.raises(ConfigError, match=r"run\.json is missing"):
+            Experiment.compose([*words, f"run_dir={folder}"]).save()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_first_save_that_was_cut_short_is_repeated(tmp_path: Path) -> None:
+    experiment = Experiment.compose(["experiment=reach", f"run_dir={tmp_path}/run"])
+    (experiment.save() / RUN).unlink()  # it is written last, and a store is made after it
+    assert (experiment.save() / RUN).is_file()
 
 
 def test_loading_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
