@@ -87,8 +87,8 @@ def _seat(run_dir: Path) -> Iterator[None]:
             "somebody else has the seat of this run",
             expected="a free seat",
             got="a page or another terminal drives",
-            fix="leave the seat there (T on the page), then start this again; a page that was "
-            "closed gives it up after 30 s",
+            fix="leave the seat there (T on the page, or Ctrl-C in that terminal), then start this "
+            "again; a page that was closed gives it up after 30 s",
         )
     try:
         yield

@@ -96,6 +96,9 @@ PERSONS = {
 }
 """What a person can do about an error of the operating system that names a file."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of writing to an open file, which do not name it, and whose fix needs no name."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Never raises, so tests and programs can call it.
@@ -200,9 +203,11 @@ def _explain(error: Exception, debug: bool) -> int:
 
         print(f"error: {printable(str(error))}", file=sys.stderr)  # it may quote a server
         return 2
-    if isinstance(error, OSError) and error.errno in PERSONS and error.filename is not None:
-        print(f"error: {error.strerror}: {error.filename}", file=sys.stderr)
-        print(f"  fix:      {PERSONS[error.errno]}", file=sys.stderr)
+    fix = PERSONS.get(error.errno or 0) if isinstance(error, OSError) else None
+    if isinstance(error, OSError) and fix and (error.filename is not None or error.errno in FULL):
+        file = f": {error.filename}" if error.filename is not None else ""
+        print(f"error: {error.strerror}{file}", file=sys.stderr)
+        print(f"  fix:      {fix}", file=sys.stderr)
         return 2
     print(f"unexpected error: {type(error).__name__}: {error}", file=sys.stderr)
     print("  fix:      run it again with --debug and report what it prints", file=sys.stderr)

@@ -142,6 +142,19 @@ def test_what_the_system_refuses_is_said_with_the_file_and_a_fix(
     assert words in err and "/somewhere" in err and "unexpected" not in err
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_said_although_it_names_no_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    def full(_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    _engine(monkeypatch, "robot_rl.cli.report", run=full)
+    assert main(["report", "x"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {os.strerror(number)}\n") and "free some" in err
+
+
 @pytest.mark.parametrize("port", ["99999", "-1", "eighty"])
 def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["console", "run", f"--port={port}"]) == 2

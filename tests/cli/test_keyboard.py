@@ -134,8 +134,9 @@ def test_a_seat_that_is_taken_and_an_input_that_is_no_terminal_are_one_error(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     seat = Seat(seat_file(run_dir))
     assert seat.take()
-    with pytest.raises(SetupError, match="somebody else has the seat"):
+    with pytest.raises(SetupError, match="somebody else has the seat") as taken:
         run([str(run_dir), "--typed"])
+    assert "Ctrl-C in that terminal" in taken.value.fix
     seat.free()
     with pytest.raises(ConfigError):
         run([str(run_dir / "nothing")])
