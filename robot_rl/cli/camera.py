@@ -14,6 +14,7 @@ from robot_rl.cli.common import (
     engine,
     existing_run,
     experiment_from,
+    is_setting,
     run_one_of,
     say,
     write_json,
@@ -212,7 +213,7 @@ def _roi(argv: Sequence[str]) -> int:
 
 
 def _is_run(words: Sequence[str]) -> bool:
-    return len(words) == 1 and "=" not in words[0]
+    return len(words) == 1 and not is_setting(words[0])
 
 
 def _experiment(args: argparse.Namespace) -> Experiment | None:

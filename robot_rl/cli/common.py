@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import shlex
 import sys
 import textwrap
@@ -178,6 +179,11 @@ def engine(target: str) -> Callable[..., Any]:
             got=str(error),
             fix=f"run make setup, or: pip install 'robot-rl[{EXTRAS[missing]}]'",
         ) from error
+
+
+def is_setting(word: str) -> bool:
+    """Whether a word is key=value, and no folder that has `=` in its name."""
+    return "=" in word and not os.path.isdir(word)  # Path refuses long words
 
 
 def existing_run(run: Path) -> Path:

@@ -15,7 +15,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
+from robot_rl.cli.common import Parser, engine, existing_run, is_setting, say, write_json
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.system import machine
 from robot_rl.system.machine import Checked
@@ -77,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _findings(words: Sequence[str], config_dir: Path | None) -> list[CheckResult]:
     """Of a robot, of a run, or of this machine."""
-    if any("=" in word for word in words):
+    if any(map(is_setting, words)):
         return _robot(words, config_dir)
     if len(words) > 1:
         raise SetupError(

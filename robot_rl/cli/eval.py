@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
+from robot_rl.cli.common import Parser, engine, existing_run, is_setting, say, write_json
 from robot_rl.cli.train import summary
 
 TEXT = """
@@ -65,8 +65,8 @@ def run(argv: Sequence[str]) -> int:
         parser.error("--episodes must be at least 1")
     if args.seed is not None and args.seed < FIRST_SEED:
         parser.error(f"--seed must be at least {FIRST_SEED}: smaller ones are starts of practice")
-    runs = [existing_run(Path(word)) for word in args.words if "=" not in word]
-    words = [word for word in args.words if "=" in word]
+    runs = [existing_run(Path(word)) for word in args.words if not is_setting(word)]
+    words = [word for word in args.words if is_setting(word)]
     if args.on == "robot":
         if args.engine:
             parser.error("--engine is for simulation; on an arm the physics is given")

@@ -142,6 +142,17 @@ def test_what_the_system_refuses_is_said_with_the_file_and_a_fix(
     assert words in err and "/somewhere" in err and "unexpected" not in err
 
 
+def test_a_run_folder_may_have_any_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "x=1 ü#"
+    words = ["runtime=lockstep", "train.demos=1", "train.max_env_steps=0", "learner.device=cpu"]
+    assert main(["record", "experiment=reach", *words, f"run_dir={run}"]) == 0
+    assert main(["doctor", str(run)]) == 0
+    assert main(["eval", str(run)]) == 2
+    assert "policy" in capsys.readouterr().err  # it has none yet, and is a run
+    assert main(["camera", "show", str(run)]) == 2
+    assert "the task has no cameras" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_said_although_it_names_no_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
