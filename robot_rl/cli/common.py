@@ -183,7 +183,7 @@ def engine(target: str) -> Callable[..., Any]:
 
 def is_setting(word: str) -> bool:
     """Whether a word is key=value, and no folder that has `=` in its name."""
-    return "=" in word and not os.path.isdir(word)  # Path refuses long words
+    return "=" in word and not os.path.isdir(word)  # noqa: PTH112 - Path refuses long words
 
 
 def existing_run(run: Path) -> Path:
