@@ -10,7 +10,8 @@
     demonstrations  fewer than half of them rewarded      none of them                3 of them
     time_limit      ends half of the episodes unrewarded  nine of ten                 10 episodes
     q_values        mean Q 10 % beyond possible returns;  50 % beyond, or NaN         1000 updates,
-                    equal everywhere                      -                           3 lines
+                    equal everywhere;                     -                           3 lines;
+                    -                                     returns beyond value_range  1 episode
     dormant         25 % of a network's hidden units      50 %                        1000 updates
     saturation      50 % of the policy's mean actions     90 %                        1000 updates
     gripper         the policy never toggles it, the      -                           10 episodes
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -55,6 +56,7 @@ FEW_REWARDED = 0.5  # share of the demonstrations; with fewer, mostly failures a
 OFTEN_TRUNCATED, MOSTLY_TRUNCATED = 0.5, 0.9  # of the practice episodes
 Q_UPDATES = 1000  # Q starts near 0 and needs some hundred updates to mean anything
 Q_BEYOND, Q_FAR_BEYOND = 0.1, 0.5  # of the range of the return; good runs stay inside it
+RETURN_BEYOND = 0.05  # of `value_range`: rounding and discounts stay far below it
 COLLAPSED_UPDATES = 5000  # in good runs, Q differs between steps before update 1000
 COLLAPSED = 0.01  # standard deviation of Q over the range of the reward; good runs: 0.1 to 0.4
 NETWORK_UPDATES = 1000
@@ -243,6 +245,21 @@ def q_values(f: Symptoms) -> Finding | None:
     return Finding("q_values", "warning", what, fix)
 
 
+def value_range(f: Symptoms) -> Finding | None:
+    """Find returns outside of the range that targets are clipped to: they all look alike."""
+    setup = f.setup
+    if setup.value_range is None or setup.gamma is None or not setup.task_reward:
+        return None
+    (low, high), (least, most) = setup.value_range, f.replay.returns
+    if max(low - least, most - high) <= RETURN_BEYOND * (high - low):
+        return None
+    what = f"returns lie between {least:.3g} and {most:.3g}, and are clipped to "
+    what += f"algo.value_range=[{low:g},{high:g}]"
+    low, high = return_range(replace(setup, value_range=None), setup.gamma, f.replay)
+    fix = "algo.value_range=null in a new run, or the true bounds of the return, "
+    return Finding("q_values", "problem", what, fix + f"perhaps [{low:.3g},{high:.3g}]")
+
+
 def return_range(setup: Setup, gamma: float, replay: ReplaySummary) -> tuple[float, float]:
     """Return the (lowest, highest) possible return.
 
@@ -324,6 +341,7 @@ CHECKS: dict[Callable[[Symptoms], Finding | None], int] = {
     noise_shape: 1,
     time_limit: 1,
     q_values: 3,
+    value_range: 1,  # where `q_values` finds a problem, too, this one is told
     dormant: 1,
     saturation: 1,
     gripper: 1,

@@ -32,6 +32,7 @@ HEALTHY = Symptoms(
         demos=EpisodeCounts(episodes=20, labelled=20, rewarded=20, toggled=20),
         reward=(0.0, 1.0),
         ending=(1.0, 1.0),
+        returns=(0.1, 1.0),
     ),
     metrics={
         "critic/q_mean": 0.6,
@@ -66,6 +67,11 @@ def with_reward(reward: float) -> Symptoms:
     return replace(HEALTHY, replay=same)
 
 
+def with_returns(low: float, high: float) -> Symptoms:
+    """The returns that were recorded."""
+    return replace(HEALTHY, replay=replace(HEALTHY.replay, returns=(low, high)))
+
+
 def after(updates: int, figures: Symptoms) -> Symptoms:
     return replace(figures, updates=updates)
 
@@ -90,6 +96,8 @@ SICK: list[tuple[str, str, Symptoms]] = [
     ("q_values", "problem", with_metrics(critic_q_mean=-0.7)),
     ("q_values", "problem", with_metrics(critic_q_mean=float("nan"))),
     ("q_values", "warning", with_metrics(critic_q_std=1e-4)),
+    ("q_values", "problem", with_returns(-20.0, 0.0)),
+    ("q_values", "problem", with_returns(0.5, 1.2)),
     ("dormant", "warning", with_metrics(critic_dormant=0.3)),
     ("dormant", "problem", with_metrics(actor_dormant=0.6)),
     ("saturation", "warning", with_metrics(actor_saturated=0.6)),
@@ -151,6 +159,15 @@ def test_without_value_range_the_rewards_say_what_is_possible() -> None:
     assert found(replace(UNBOUNDED, replay=paid, metrics={"critic/q_mean": 20.0})) == []
     assert found(replace(UNBOUNDED, replay=paid, metrics={"critic/q_mean": 40.0}))
     assert found(replace(UNBOUNDED, metrics={"critic/q_mean": -9.0})) == []  # a conservative critic
+
+
+def test_returns_that_fit_no_value_range_are_a_problem_with_one_that_they_fit() -> None:
+    cost = replace(HEALTHY.replay, returns=(-20.0, -1.0), running=(-1.0, -1.0), ending=(0.0, 0.0))
+    (finding,) = found(replace(HEALTHY, replay=cost, updates=0))  # before anything is learned
+    assert "between -20 and -1" in finding.what and "[0,1]" in finding.what
+    assert "algo.value_range=null" in finding.fix and "[-20,0]" in finding.fix
+    assert found(replace(UNBOUNDED, replay=cost, metrics={})) == []
+    assert found(with_returns(0.0, 1.01)) == []
 
 
 def test_a_run_that_has_no_use_for_rewards_is_not_asked_for_them() -> None:
@@ -278,6 +295,24 @@ def test_a_run_without_rewards_says_so_in_its_metrics(tmp_path: Path) -> None:
     assert 0.0 <= line["actor/dormant"] <= 1.0 and line["critic/q_std"] >= 0.0  # the probe ran
 
 
+@pytest.mark.parametrize(("cost", "level"), [(0.0, 0.0), (1.0, 2.0)])
+def test_a_learner_that_clips_every_return_says_so(
+    cost: float, level: float, tmp_path: Path
+) -> None:
+    store = FakeStore()
+    demonstrate(store, PointMass(0), 3)
+    rows = (
+        replace(r, reward=(r.reward or 0) - cost) if isinstance(r, Step) else r for r in store.rows
+    )
+    store.rows = list(rows)
+    settings = LearnerConfig(min_steps=20, publish_period_s=0.0, log_updates=10)
+    algo = replace(ALGO, value_range=(0.0, 1.0))
+    learner = Learner(settings, algo, SPEC, store, run_dir=tmp_path, seed=0, clock=ManualClock())
+    learner.ingest()
+    learner.update(10)
+    assert learner.metrics["diagnostics/q_values"] == level
+
+
 def test_an_idle_learner_says_why(tmp_path: Path) -> None:
     store, clock = FakeStore(), ManualClock()
     practise(store, 2)
@@ -317,6 +352,7 @@ def test_the_replay_counts_its_episodes_by_purpose() -> None:
     assert summary.practice == EpisodeCounts(episodes=4, labelled=4, truncated=4)
     assert summary.reward == (0.0, 1.0)
     assert summary.running == (0.0, 0.0) and summary.ending == (1.0, 1.0)
+    assert summary.returns == (0.0, 1.0)
     assert replay.weights_version == 0
 
 

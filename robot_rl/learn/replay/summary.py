@@ -38,7 +38,7 @@ class ReplaySummary:
     """What the newest episodes were like; rewards are (lowest, highest), (0, 0) without any.
 
     reward: of all labelled steps; running: of those after which the return goes on; ending: of the
-    others.
+    others; returns: what they and all later steps of their episode are worth, discounted.
     """
 
     practice: EpisodeCounts = EpisodeCounts()
@@ -47,6 +47,7 @@ class ReplaySummary:
     reward: tuple[float, float] = (0.0, 0.0)
     running: tuple[float, float] = (0.0, 0.0)
     ending: tuple[float, float] = (0.0, 0.0)
+    returns: tuple[float, float] = (0.0, 0.0)
 
 
 class Recent:
@@ -75,6 +76,7 @@ class Recent:
             reward=_span(reward),
             running=_span(reward[goes_on]),
             ending=_span(reward[~goes_on]),
+            returns=_span(steps.return_to_go[slots]),
         )
 
     def _count(self, purpose: str) -> tuple[EpisodeCounts, NDArray[np.int64]]:
