@@ -309,6 +309,13 @@ def test_a_folder_of_another_run_is_left_alone(good: Path, tmp_path: Path) -> No
     folder = tmp_path / "d"
     folder.mkdir()
     Store(folder / "actor.sqlite").close()
+    with pytest.raises(ConfigError, match=r"run\.json is missing"):
+        work(good, folder, episodes=1)
+    assert [path.name for path in folder.iterdir()] == ["actor.sqlite"]
+    (folder / "actor.sqlite").rename(tmp_path / "theirs")
+    work(good, folder, episodes=1)
+    (folder / "actor.sqlite").unlink()
+    (tmp_path / "theirs").rename(folder / "actor.sqlite")
     with pytest.raises(RobotRLError, match="another kind of run"):
         work(good, folder, episodes=1)
     with pytest.raises(ConfigError, match="belongs to another experiment"):
