@@ -52,6 +52,8 @@ def run(argv: Sequence[str]) -> int:
                 say(f"           {ours} is {theirs}")
         return 0
     engine("rclpy:init")  # a missing ROS is an error here, not five nodes that restart in a loop
+    # before there is a folder: the supervisor looks again, when it starts the graph
+    engine("robot_rl.ros.sole:need_no_gate")(graph, experiment.ros.domain_id)
     found = [engine("robot_rl.run.preflight:refuse_unready")(arm) for arm in experiment.arms]
     with engine("robot_rl.run.at_work:alone_in")(experiment.save()):
         for arm, findings in zip(experiment.arms, found, strict=True):

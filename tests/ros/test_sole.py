@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from robot_rl.cli.main import main
 from robot_rl.errors import SetupError
 from robot_rl.ros import sole
 from robot_rl.ros.graph import Graph, NodeSpec
@@ -59,6 +60,17 @@ def test_a_second_graph_is_refused_and_told_who_is_there(tmp_path: Path) -> None
         assert "ros.domain_id=" in refused.value.fix
         with pytest.raises(SetupError), sole.sole_gate(DOMAIN, "/"):
             pass
+
+
+@pytest.mark.ros
+def test_up_is_refused_before_it_makes_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["experiment=reach", f"ros.domain_id={DOMAIN}", f"run_dir={tmp_path / 'second'}"]
+    with gate(tmp_path / "first"):
+        assert main(["up", *words]) == 2
+    assert f"at work in ROS domain {DOMAIN}" in capsys.readouterr().err
+    assert not (tmp_path / "second").exists()
 
 
 def test_other_namespaces_and_domains_and_what_has_no_gate_are_free(tmp_path: Path) -> None:
