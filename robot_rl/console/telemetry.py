@@ -87,8 +87,9 @@ def beside_the_seat(reason: str, *, taken: bool) -> str:
 def advice_of(view: Mapping[str, Any] | None) -> str:
     """What a person does about the reason for which the arm stands still; "" while it may move."""
     gate = (view or {}).get("gate") or {}
-    if gate.get("mode") == "protective_stop" or gate.get("waits") == "person":
-        return what_to_do(gate.get("reason", ""))
+    stopped = gate.get("mode") == "protective_stop"
+    if stopped or gate.get("waits") == "person":
+        return what_to_do(gate.get("reason", ""), stopped=stopped)
     if gate.get("waits"):
         return what_to_do("operator_silent")
     if (view or {}).get("stopped"):

@@ -106,7 +106,8 @@ class GateNode:
         if gate.mode is Mode.PROTECTIVE_STOP or self._waits:
             stopped = gate.mode is Mode.PROTECTIVE_STOP
             reason = gate.reason or "until a person lets it go on"
-            log.warning("%s", explained("protective stop" if stopped else "holding", reason))
+            what = "protective stop" if stopped else "holding"
+            log.warning("%s", explained(what, reason, stopped=stopped))
         else:
             log.info("%s%s", gate.mode.value, f" ({gate.reason})" if gate.reason else "")
 
@@ -165,7 +166,8 @@ class GateNode:
             self._presses = 0
 
     def _halt(self, gate: rules.GateState) -> str:
-        self.gate, self._halted_s, self._refusal = gate, self.shell.now_s(), ""
+        self.gate, self._halted_s = gate, self.shell.now_s()
+        self._refusal, self._warn_s = "", math.inf
         self._waiting.clear()  # requests from before a person's decision are dropped
         return f"{gate.mode.value}: {gate.reason}"
 

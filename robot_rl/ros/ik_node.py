@@ -29,6 +29,7 @@ from robot_rl.robots import Robot
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
 from robot_rl.ros import convert, topics
+from robot_rl.ros.census import UNKNOWN
 from robot_rl.ros.endpoints import Newest, publisher
 from robot_rl.ros.joint_motion import OLD_S, Commanded, Doing, JointMotion, Measured, Readings
 from robot_rl.ros.runtime import Pace, Shell
@@ -93,6 +94,7 @@ class IkNode:
         self._beat_s = self._census_s = self._tell_s = self._report_s = 0.0
         self._wrong = ""  # with the newest messages
         self._rivals, self._problem = "", "starting"
+        self._right = set[bytes]()  # publishers of targets that once told the right name
         self._doing = Doing.OFF
         self._solve_s: deque[float] = deque(maxlen=KEPT)
         self._ticks, self._cpu = 0, (time.monotonic(), time.process_time())
@@ -152,7 +154,11 @@ class IkNode:
         return self._target
 
     def _look_around(self) -> None:
-        """Count who else publishes targets: of the TCP, or of the joints."""
+        """Count who else publishes targets: of the TCP, or of the joints.
+
+        A process that stood still for longer than DDS waits (3 s with our profile) comes back with
+        its old identity, but without a name: the middleware does not tell names again.
+        """
         if time.monotonic() < self._census_s:
             return
         self._census_s = time.monotonic() + CENSUS_S
@@ -161,7 +167,10 @@ class IkNode:
         for topic, own in ((self._gates, "gate"), (self._target_topic, node.get_name())):
             name = node.resolve_topic_name(topic.name)
             sources = node.get_publishers_info_by_topic(name)
-            others = sorted({source.node_name for source in sources} - {own})
+            names = {bytes(source.endpoint_gid): source.node_name for source in sources}
+            self._right |= {gid for gid, its in names.items() if its == own}
+            back = {gid for gid, its in names.items() if its == UNKNOWN} & self._right
+            others = sorted({its for gid, its in names.items() if gid not in back} - {own})
             wrong += [f"{', '.join(others)} publishes {name.lstrip('/')}, too"] if others else []
         self._rivals = "; ".join(wrong)
 

@@ -7,6 +7,7 @@ the clock, parameters and diagnostics going. Nothing here blocks a control tick.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -29,6 +30,7 @@ from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
+from robot_rl.safety.advice import asked
 from robot_rl.system.jumps import Jumps
 from robot_rl.system.presence import own_process
 from robot_rl.types import Command, EpisodeStart, Outcome, RobotState, Verdict
@@ -41,6 +43,7 @@ AGAIN_S = 0.2  # wall; a clock that has not moved meanwhile is told once more
 LET_GO_S = 0.02  # run time that we let pass at a time while we wait for others
 DOZE_S = 0.2  # wall; a sleeper looks this often whether the run ends, or the clock was set
 ASK_S = 0.1  # wall; while we wait for a person, we check this often whether the run ends
+TELL_S = 5.0  # wall; a question that stands for longer reaches the terminal
 JUDGE_S = 1.0  # wall; an older word on task/success may be about another moment
 KEPT_VERDICTS = 64  # newest answers kept, also those that nobody asks for
 
@@ -450,11 +453,14 @@ class RosReset:
         self._answered.clear()
         self._question = question
         self._asks.publish(convert.text_to(question))
-        log.info("waiting for a person: %s", question)
+        tell_s = time.monotonic() + TELL_S
         try:
             while not self._answered.wait(ASK_S):
                 if not self._shell.running:
                     raise RobotRLError("the run was ended while it waited for a person")
+                if time.monotonic() > tell_s:
+                    log.warning("%s", asked(question))
+                    tell_s = math.inf
         finally:
             self._question = ""
             self._asks.publish(convert.text_to(""))

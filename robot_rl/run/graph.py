@@ -38,6 +38,7 @@ from robot_rl.ros.supervise import Exit, Supervisor
 from robot_rl.run.pairing import link_state
 from robot_rl.run.pooled import pool
 from robot_rl.run.preflight import keep_findings, refuse_unready
+from robot_rl.safety.advice import ASKED
 from robot_rl.system.files import Tail, TextTail
 from robot_rl.system.priority import APART, Cores
 
@@ -49,6 +50,7 @@ log = logging.getLogger(__name__)
 POLL_S = 0.1
 LOOK_S = 1.0  # between two looks at the link to another machine
 TELL = ("gate", "watchdog", "arm")  # processes whose warnings reach the terminal
+ASKS = "actor"  # and this one's question of a person, when nobody has answered for a while
 AGAIN_S = 30.0  # the same warning is not told sooner
 FRAMES_PER_TICK = 2  # of simulated cameras by default: pictures are half a control period old
 
@@ -308,7 +310,7 @@ def run(
     files = [("", run_dir / LEARNER_METRICS)]
     files += [(arm.arm, arm.run_dir / METRICS) for arm in experiment.arms]
     tails = [(arm, Tail(path, new_only=True)) for arm, path in files]
-    stops = _Stops(run_dir, [spec.label for spec in graph if spec.name in TELL])
+    stops = _Stops(run_dir, [spec.label for spec in graph if spec.name in (*TELL, ASKS)])
     cores = Cores({s.label: s.name for s in graph if APART.items() <= s.env.items()})
     if any(spec.name == "learner" for spec in graph):
         need_port(experiment.link)
@@ -330,7 +332,7 @@ def run(
 
 
 class _Stops:
-    """Tells in the terminal why the arm stands still, and what to do: warnings of `TELL`."""
+    """Tells in the terminal why the arm stands still, and what to do: see `TELL` and `ASKS`."""
 
     def __init__(self, run_dir: Path, labels: Sequence[str]) -> None:
         self._tails = {name: TextTail(log_file(run_dir, name), new_only=True) for name in labels}
@@ -344,6 +346,8 @@ class _Stops:
                 if level not in ("WARNING", "ERROR"):
                     continue
                 words = f"{name}: {said.partition(': ')[2]}"
+                if name.endswith(ASKS) and ASKED not in words:
+                    continue
                 now_s = time.monotonic()
                 if now_s - self._said.get(words, -math.inf) > AGAIN_S:
                     self._said[words] = now_s

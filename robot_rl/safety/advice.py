@@ -35,19 +35,40 @@ ADVICE = {
     "lease": "another program drives: end it, or wait until it has ended",
     "gate": "the run ends, or its gate is started again: nothing to do",
 }
+CONTROLLER = "arm: controller"  # how the arm node begins when one of the driver's is not active
+IN_A_STOP = {  # which never ends by itself
+    "arm": "make the item of the list Ready? well, or accept it there; then acknowledge (Y)",
+    CONTROLLER: f"{LOOK}, have the controller started again (controller/resume; Y at the page does"
+    " it where the controller was stopped), then acknowledge (Y)",
+    "watchdog": "nobody could stop the controller in an emergency: start the service that is named,"
+    " or see logs/watchdog.log; then acknowledge (Y)",
+}
 AT_THE_END = "as far as the tool may go"  # the tool follows no further: the box of the limits
 STOPPED = "protective_stop"
+ASKED = "waits for a person"  # how the actor begins when a question has stood for a while
 
 
-def what_to_do(reason: str) -> str:
-    """What a person does about a reason of the gate; "" where there is nothing to say."""
+def what_to_do(reason: str, *, stopped: bool = False) -> str:
+    """What a person does about a reason of the gate; "" where there is nothing to say.
+
+    stopped: it is the reason of a protective stop, which never goes on by itself.
+    """
     name, _, rest = reason.partition(":")
     if name == STOPPED:  # acknowledge first (what stopped it)
-        return ADVICE.get(rest.partition("(")[2].partition(":")[0]) or "acknowledge (Y)"
-    return ADVICE.get(name, "")
+        return what_to_do(rest.partition("(")[2], stopped=True) or "acknowledge (Y)"
+    if not stopped:
+        return ADVICE.get(name, "")
+    name = CONTROLLER if reason.startswith(CONTROLLER) else name
+    return IN_A_STOP.get(name) or ADVICE.get(name, "")
 
 
-def explained(what: str, reason: str) -> str:
-    """One line for a log: what happened, why, and what to do about it."""
-    todo = what_to_do(reason)
+def explained(what: str, reason: str, *, stopped: bool = False) -> str:
+    """One line for a log: what happened, why, and what to do about it. stopped: `what_to_do`."""
+    todo = what_to_do(reason, stopped=stopped)
     return f"{what}: {reason}." + (f" What to do: {todo}." if todo else "")
+
+
+def asked(question: str) -> str:
+    """One line for a log: a question that a person has not answered for a while."""
+    said = "; ".join(question.splitlines())
+    return f"{ASKED}: {said}. What to do: F at the page or the keyboard, or call actor/ready"

@@ -13,7 +13,7 @@ import pytest
 from robot_rl.console.app import STATIC
 from robot_rl.console.telemetry import SAYS, SCRIPT_STOPS, WAITS
 from robot_rl.operate.remote import TAKE_SEAT
-from robot_rl.safety.advice import ADVICE, AT_THE_END
+from robot_rl.safety.advice import ADVICE, AT_THE_END, IN_A_STOP
 from robot_rl.studio.studio import REAL_ARM
 from tests.console.test_page import OUTSIDE, open_page, shoot, word
 from tests.support.served import new_page, until
@@ -64,7 +64,7 @@ class Texts(HTMLParser):
 def test_a_language_has_every_text_and_every_place_for_a_value(file: Path) -> None:
     words = json.loads(file.read_text())
     wanted = {*SAYS.values(), *WAITS.values(), *ADVICE.values(), AT_THE_END, REAL_ARM}
-    wanted |= {SCRIPT_STOPS, TAKE_SEAT}
+    wanted |= {*IN_A_STOP.values(), SCRIPT_STOPS, TAKE_SEAT}
     for page in ("index.html", "review.html", "xr.html", "studio.html"):
         wanted |= Texts(page).found
     for script in STATIC.glob("*.js"):

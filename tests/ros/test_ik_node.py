@@ -21,6 +21,7 @@ from robot_rl.robots import Ur5e
 from robot_rl.robots.driver import ArmDriver, JointDriver
 from robot_rl.robots.ik import JointStep
 from robot_rl.ros import convert, ik_node, topics
+from robot_rl.ros.census import UNKNOWN
 from robot_rl.ros.joint_motion import STEADY_S
 from robot_rl.ros.watches import Joints
 
@@ -85,11 +86,15 @@ class Bench:
         self.waiting: dict[str, list[Any]] = defaultdict(list)
         self.sent: dict[str, list[Any]] = defaultdict(list)
         self.q, self.follows = HOME.copy(), True
+        self.publishers: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
         self._replace(patch)
         node = SimpleNamespace(
             get_name=lambda: "ik",
             resolve_topic_name=lambda name: f"/{name}",
-            get_publishers_info_by_topic=lambda _: [],
+            get_publishers_info_by_topic=lambda name: [
+                SimpleNamespace(node_name=who, endpoint_gid=list(gid))
+                for who, gid in self.publishers[name]
+            ],
         )
         source = SimpleNamespace(saw=lambda *_: None)
         told = SimpleNamespace(
@@ -204,6 +209,24 @@ def test_joint_state_publisher_brakes_the_arm_and_moves_it_nowhere(bench: Any, k
     b.target()
     b.turn()
     assert b.problem == "" and np.abs(b.q - before).max() < 0.02
+
+
+def test_a_gate_that_comes_back_without_its_name_is_the_gate(bench: Any) -> None:
+    """So DDS has it after the process stood still for longer than the lease."""
+    b = bench("position")
+    targets = b.publishers["/target_pose"]
+    targets[:] = [("gate", b"gate's")]
+    b.moving()
+    targets[:] = [(UNKNOWN, b"gate's")]
+    b.settle()
+    b.moving()
+    for stranger in ([(UNKNOWN, b"another's")], [("gate", b"gate's"), (UNKNOWN, b"another's")]):
+        targets[:] = stranger
+        b.settle()
+        assert b.problem == f"{UNKNOWN} publishes target_pose, too"
+    targets[:] = [("script", b"gate's")]
+    b.settle()
+    assert b.problem == "script publishes target_pose, too"
 
 
 @pytest.mark.parametrize("kind", ["position", "velocity"])

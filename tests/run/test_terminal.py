@@ -15,6 +15,7 @@ from robot_rl.report.dashboard import Dashboard
 from robot_rl.ros.supervise import Exit
 from robot_rl.run import graph
 from robot_rl.run.experiment import Experiment
+from robot_rl.safety.advice import asked
 
 
 def test_why_the_arm_stands_still_is_told_once(
@@ -40,6 +41,22 @@ def test_why_the_arm_stands_still_is_told_once(
         log.write(" no more\n" + line)
     stops.look()
     assert caplog.messages == [told, "gate: torn no more", told]
+
+
+def test_a_question_that_nobody_answers_reaches_the_terminal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    path = graph.log_file(tmp_path, "left/actor")
+    path.parent.mkdir(parents=True)
+    stops = graph._Stops(tmp_path, ["left/actor"])
+    question = asked("target in its place\nhands out of the way")
+    lines = ("the gate refuses to arm: state: old", question)
+    path.write_text("".join(f"WARNING robot_rl.ros.ports: {line}\n" for line in lines))
+    stops.look()
+    (told,) = caplog.messages
+    assert told.startswith("left/actor: waits for a person: target in its place; hands out of")
+    assert "actor/ready" in told
 
 
 def test_no_episode_of_several_arms_is_lost(tmp_path: Path) -> None:

@@ -42,6 +42,21 @@ def test_the_advice_follows_the_first_word(reason: str, todo: str) -> None:
     assert todo in what_to_do(reason) and bool(todo) == bool(what_to_do(reason))
 
 
+@pytest.mark.parametrize("name", [*ADVICE, "arm: controller is inactive", "watchdog: x", "arm: x"])
+def test_no_stop_goes_on_by_itself(name: str) -> None:
+    """It has to be acknowledged; what is said of a stop says so whoever asks, log or gate."""
+    reason = name if ":" in name else f"{name}: why"
+    todo = what_to_do(reason, stopped=True)
+    assert "goes on by itself" not in todo
+    assert what_to_do(f"protective_stop: acknowledge first ({reason})") == todo
+    assert explained("protective stop", reason, stopped=True).endswith(f"{todo}.")
+
+
+def test_a_controller_that_is_not_active_has_to_be_started() -> None:
+    reason = "arm: controller forward_position_controller is inactive"
+    assert "controller/resume" in what_to_do(reason, stopped=True)
+
+
 def test_a_line_of_a_log_says_what_why_and_what_to_do() -> None:
     line = explained("protective stop", "force: contact beyond the limit")
     assert line.startswith("protective stop: force: contact beyond the limit. What to do: free")
