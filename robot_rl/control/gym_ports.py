@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from robot_rl.control.loop import ControlLoop
 from robot_rl.errors import SetupError, SpecError
 from robot_rl.ports import RewardResult
+from robot_rl.store.rows import MAX_NUMBER
 from robot_rl.tasks.gym import EnvState, GymTask
 from robot_rl.types import (
     HELPED,
@@ -60,7 +62,7 @@ class EnvPorts:
     def reset(self, seed: int) -> None:
         """Start an episode; equal seeds give equal starts."""
         self._began_s = time.monotonic() - self._now_s
-        self._state = EnvState.of(self._now_s, self.task.env.reset(seed=seed)[0])
+        self._state = EnvState.of(self._now_s, self.task.reset(seed))
 
     def begin_episode(self, purpose: str) -> None:
         """See `ports.RewardSource`."""
@@ -91,7 +93,8 @@ class EnvPorts:
         """Step the environment. The verdict says what was carried out, and who drove.
 
         Raises:
-            SpecError: an action that is not finite, or a person's that is none of this environment.
+            SpecError: an action that is not finite, or a person's that is none of this environment;
+                the environment raises, or rewards with something else than a number.
         """
         asked = command.joint_target_rad
         assert asked is not None
@@ -102,12 +105,13 @@ class EnvPorts:
                 got=str(asked),
                 fix="look at the learner's log; it never publishes such weights itself",
             )
-        raw, reward, terminated, truncated, info = self.task.step(asked)
+        raw, said, terminated, truncated, info = self.task.step(asked)
+        reward = self._rewarded(said)
         self._state = EnvState.of(
             self._now_s,
             raw,
-            reward=float(reward),
-            total_reward=self._state.total_reward + float(reward),
+            reward=reward,
+            total_reward=self._state.total_reward + reward,
             terminated=bool(terminated),
             truncated=bool(truncated),
             info=info,
@@ -142,6 +146,20 @@ class EnvPorts:
                 sorted(state.info) or "nothing",
             )
         return RewardResult(state.reward, success, state.terminated, truncated=state.truncated)
+
+    def _rewarded(self, said: Any) -> float:
+        """The environment's reward as a number that the store takes."""
+        with suppress(TypeError, ValueError):
+            number = np.asarray(said, np.float64)  # None becomes NaN
+            if number.size == 1 and abs(number.item()) <= MAX_NUMBER:
+                return number.item()
+        raise SpecError(
+            f"the reward of '{self.task.env_id}' is {str(said)[:200]}",
+            expected=f"one finite number, at most {MAX_NUMBER:g} either way",
+            got=type(said).__name__,
+            fix="scale or mend it in the environment, for example with "
+            "gymnasium.wrappers.TransformReward; the same command with the same run_dir goes on",
+        )
 
     def _intervened(self, info: Mapping[str, Any]) -> NDArray[np.float64] | None:
         """The person's action in the environment's units [A]; None when nobody intervened."""

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 SUCCESS_KEYS = ("is_success", "success", "succeed")  # Gymnasium-Robotics, MetaWorld, gym-hil
 MAX_CHANNELS = 4  # a longer last axis means that the image has its channels first
 DEFAULT_HZ = 10.0  # of an environment that does not say; a script's seconds, videos, cycle times
+RESET = ("observation", "info")  # what a method of an environment returns
+STEP = ("observation", "reward", "terminated", "truncated", "info")
 TREMOR = 0.5  # action units: noise of a script with skill 0, as of a scripted hand (`tasks.hand`)
 UNKNOWN = TaskProgress(remaining_m=1.0, deviation_m=0.0)  # never nearer, never astray
 
@@ -140,6 +142,10 @@ class GymTask:
                 fix=did_you_mean(self.env_id, near)
                 + "; of another package: ROBOT_RL_PLUGINS=package robot-rl train ...",
             )
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ValueError(
+                f"max_steps must be at least 1, or null as registered, got {self.max_steps}"
+            )
         limit = self.max_steps or gymnasium.registry[self.env_id].max_episode_steps
         if not limit or limit < 1:
             raise ValueError(f"{self.env_id} has no time limit; set task.max_steps, e.g. 200")
@@ -220,7 +226,8 @@ class GymTask:
         """The environment's observation as tensors of `spec`; its pictures are part of it.
 
         Raises:
-            SpecError: shapes or dtypes differ from its space, or a number is NaN or infinite.
+            SpecError: shapes or dtypes differ from its space, or a number is NaN, infinite or no
+                float32.
         """
         observation: Observation = {}
         vectors: list[NDArray[np.float32]] = []
@@ -229,16 +236,66 @@ class GymTask:
             if leaf.is_image:
                 observation[leaf.name] = np.array(value)  # a copy: environments reuse buffers
             else:
-                vectors.append(np.asarray(value, np.float32).ravel())
+                vectors.append(self._numbers(leaf, value))
         if vectors:
             observation["state"] = np.concatenate(vectors)
         self.spec.check(observation)
         return observation
 
+    def reset(self, seed: int) -> Any:
+        """Begin an episode; returns its first observation. Raises like `step`."""
+        return self._asked("reset", RESET, seed=seed)[0]
+
     def step(self, values: NDArray[np.float64]) -> tuple[Any, Any, bool, bool, Mapping[str, Any]]:
-        """Carry out an action [A] in the environment's own units; returns what `step` returns."""
+        """Carry out an action [A] in the environment's own units; returns what `step` returns.
+
+        Raises:
+            SpecError: the environment raises, or answers in another form than Gymnasium's.
+        """
         space = self.env.action_space
-        return self.env.step(values.reshape(space.shape or ()).astype(space.dtype))
+        action = values.reshape(space.shape or ()).astype(space.dtype)
+        return self._asked("step", STEP, action)
+
+    def _asked(self, call: str, form: tuple[str, ...], *args: Any, **kwargs: Any) -> Any:
+        """What a method of the environment returns: a tuple of this form that ends in its info."""
+        try:
+            answer = getattr(self.env, call)(*args, **kwargs)
+        except RobotRLError:
+            raise
+        except Exception as error:
+            raised = f"{type(error).__name__}: {str(error)[:200]}"
+            raise SpecError(
+                f"the environment '{self.env_id}' raised {raised}",
+                expected=f"its {call}() returns ({', '.join(form)})",
+                got="an error; --debug shows the traceback",
+                fix="mend it; the same command with the same run_dir goes on",
+            ) from error
+        is_tuple = isinstance(answer, tuple) and len(answer) == len(form)
+        if not is_tuple or not isinstance(answer[-1], Mapping):
+            raise SpecError(
+                f"{call}() of the environment '{self.env_id}' answers in another form",
+                expected=f"({', '.join(form)}), and info a dict",
+                got=f"info={answer[-1]!r}"[:200] if is_tuple else str(answer)[:200],
+                fix="mend it; the same command with the same run_dir goes on",
+            )
+        return answer
+
+    def _numbers(self, leaf: _Leaf, value: Any) -> NDArray[np.float32]:
+        """A value of the observation as float32, without numpy's warning of an overflow.
+
+        Raises:
+            SpecError: a number that is finite, and too large for float32.
+        """
+        with np.errstate(over="ignore"):
+            numbers = np.asarray(value, np.float32).ravel()
+        if not np.isfinite(numbers).all() and np.isfinite(np.asarray(value, np.float64)).all():
+            raise SpecError(
+                f"'{leaf.name}' of '{self.env_id}' holds a number that is too large for float32",
+                expected=f"at most {np.finfo(np.float32).max:.2g} either way",
+                got=f"{np.abs(np.asarray(value, np.float64)).max():.3g}",
+                fix="scale it in the environment, or with gymnasium.wrappers.TransformObservation",
+            )
+        return numbers
 
     def checked(self, action: Any, whose: str) -> NDArray[np.float64]:
         """An action of somebody else's code, in the environment's own units, as [A].
@@ -316,7 +373,15 @@ class GymTask:
 
     @cached_property
     def _leaves(self) -> tuple[_Leaf, ...]:
-        return tuple(self._walk(self.env.observation_space, ()))
+        leaves: dict[str, _Leaf] = {}
+        for leaf in self._walk(self.env.observation_space, ()):
+            if (other := leaves.setdefault(leaf.name, leaf)) is not leaf:
+                got = " and ".join("".join(f"[{key!r}]" for key in x.path) for x in (other, leaf))
+                got += f", both '{leaf.name}'"
+                raise self._unsupported(
+                    "observation", "one name for each part", got, "TransformObservation"
+                )
+        return tuple(leaves.values())
 
     def _walk(self, space: gymnasium.Space[Any], path: tuple[str, ...]) -> Iterator[_Leaf]:
         from gymnasium import spaces
@@ -326,6 +391,11 @@ class GymTask:
                 yield from self._walk(part, (*path, key))
         elif isinstance(space, spaces.Box):
             leaf = _Leaf(path, space)
+            if 0 in space.shape:
+                got = f"{leaf.name} of shape {list(space.shape)}"
+                raise self._unsupported(
+                    "observation", "numbers in each Box", got, "TransformObservation"
+                )
             if leaf.is_image and (space.dtype != np.uint8 or space.shape[2] > MAX_CHANNELS):
                 got = f"{leaf.name} {space.dtype} {list(space.shape)}"
                 expected = "images as uint8 [H, W, C], channels last"
@@ -342,6 +412,8 @@ class GymTask:
         space = self.env.action_space
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
             raise self._unsupported("action", "a Box of floats", str(space), "TransformAction")
+        if 0 in space.shape:
+            raise self._unsupported("action", "an entry at least", str(space), "TransformAction")
         if not space.is_bounded("both"):
             raise self._unsupported("action", "finite bounds", str(space), "TransformAction")
         if self.gripper and int(np.prod(space.shape)) < 2:

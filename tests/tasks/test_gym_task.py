@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,11 @@ SPACE = spaces.Dict(
 BOX = spaces.Box(np.array([[0.0, -2.0]]), np.array([[1.0, 2.0]]), dtype=np.float32)
 
 
+NOTHING = spaces.Box(-1, 1, (0,), np.float32)
+TWO_CAMERAS = spaces.Dict({"cam": IMAGE, "image": spaces.Dict({"cam": IMAGE})})
+TWO_NUMBERS = spaces.Dict({"a/b": BOX, "a": spaces.Dict({"b": BOX})})
+
+
 class Counter(gymnasium.Env[Any, Any]):
     """Counts its steps into every entry; remembers what it was sent; one buffer for all images."""
 
@@ -46,8 +53,10 @@ class Counter(gymnasium.Env[Any, Any]):
         last: int = 1000,
         nan_at: int = -1,
         say: str = "",
+        answer: Callable[..., Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
+        self.answer = answer
         self.observation_space, self.action_space, self.render_mode = (
             observation,
             action,
@@ -72,6 +81,8 @@ class Counter(gymnasium.Env[Any, Any]):
         self.count += 1
         self.sent.append(action)
         done = self.count >= self.last
+        if self.answer is not None:
+            return self.answer(self._observe())
         return self._observe(), 0.5, done, False, {self.say: done} if self.say else {}
 
     def render(self) -> Any:
@@ -207,6 +218,55 @@ def test_nan_never_reaches_the_store_or_the_environment() -> None:
         run(GymTask(env_id=register("NanAction")), [0.0, float("nan")])
 
 
+def explode(_observation: Any) -> Any:
+    raise RuntimeError("sim exploded in step")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (explode, "Form-v0' raised RuntimeError: sim exploded in step"),
+        (lambda seen: (seen, 0.5, False, {}), "Form-v0' raised ValueError"),  # Gymnasium's own
+        (lambda seen: (seen, 0.5, False, False, None), "info"),
+        (
+            lambda seen: (seen, None, False, False, {}),
+            "the reward of 'robot_rl_test/Form-v0' is None",
+        ),
+        (lambda seen: (seen, np.zeros(2), False, False, {}), "is [0. 0.]"),
+        (lambda seen: (seen, float("nan"), False, False, {}), "is nan"),
+        (lambda seen: (seen, -np.inf, False, False, {}), "is -inf"),
+        (lambda seen: (seen, 2e9, False, False, {}), "at most 1e+09 either way"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*reward:UserWarning")  # Gymnasium's own check
+def test_an_environment_that_answers_wrongly_is_one_clear_error(
+    answer: Callable[..., Any], message: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        run(GymTask(env_id=register("Form", answer=answer)))
+    assert message in str(caught.value)
+    assert "the same command with the same run_dir goes on" in caught.value.fix
+
+
+@pytest.mark.parametrize("reset", [explode, lambda _: None, lambda _: (1, 2, 3)])
+def test_an_environment_that_cannot_begin_is_one_clear_error(
+    reset: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Counter, "reset", lambda self, **_: reset(self))
+    with pytest.raises(SpecError, match=r"Begin-v0"):
+        run(GymTask(env_id=register("Begin")))
+
+
+def test_a_number_that_is_no_float32_is_called_too_large() -> None:
+    task = GymTask(env_id=register("Large"))
+    seen, _ = task.env.reset(seed=0)
+    seen["arm"]["angle"][0] = 1e300
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SpecError, match=r"'arm/angle' .* too large for float32"):
+            task.observe(EnvState.of(0.0, seen))
+
+
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
@@ -215,6 +275,10 @@ def test_nan_never_reaches_the_store_or_the_environment() -> None:
         ({"observation": spaces.Box(0, 1, (8, 8, 3), np.float32)}, "uint8 [H, W, C]"),
         ({"observation": spaces.Box(0, 255, (3, 8, 8), np.uint8)}, "channels last"),
         ({"observation": spaces.Dict({"on": spaces.Discrete(2)})}, "got:      on Discrete(2)"),
+        ({"observation": TWO_CAMERAS}, "['cam'] and ['image']['cam'], both 'image/cam'"),
+        ({"observation": TWO_NUMBERS}, "['a']['b'] and ['a/b'], both 'a/b'"),
+        ({"observation": spaces.Dict({"none": NOTHING})}, "none of shape [0]"),
+        ({"action": NOTHING}, "expected: an entry at least"),
     ],
 )
 def test_a_space_that_is_not_supported_is_refused(kwargs: dict[str, Any], message: str) -> None:
@@ -235,6 +299,8 @@ def test_a_space_that_is_not_supported_is_refused(kwargs: dict[str, Any], messag
         (["operator=joy"], "operator=joy"),
         (["runtime=ros"], "runtime=ros"),
         (["task.control_hz=0"], "control_hz must be positive"),
+        (["task.max_steps=0"], "max_steps must be at least 1"),
+        (["task.max_steps=-3"], "max_steps must be at least 1"),
         (["task.max_step=5"], "did you mean 'max_steps'"),
     ],
 )
