@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS, read_facts
+from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS, RUN, read_facts
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.link.auth import need_port
 from robot_rl.link.panel import link_file
@@ -393,6 +393,13 @@ def _explain(death: Exit, run_dir: Path) -> None:
     """Raise if the run cannot go on after a death."""
     if not death.fatal:
         return
+    if not (run_dir / RUN).is_file():
+        raise RobotRLError(
+            "the run's folder was moved or deleted while the run was at work",
+            expected=str(run_dir),
+            got=f"no {RUN} in it",
+            fix="give the folder's new place: the run goes on where it stopped",
+        )
     raise RobotRLError(
         f"the {death.name} process cannot be kept alive",
         expected="a running process",

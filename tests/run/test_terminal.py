@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from robot_rl.config.run_folder import METRICS
+from robot_rl.config.run_folder import METRICS, RUN
+from robot_rl.errors import RobotRLError
 from robot_rl.report.dashboard import Dashboard
 from robot_rl.ros.supervise import Exit
 from robot_rl.run import graph
@@ -79,3 +80,16 @@ def test_no_episode_of_several_arms_is_lost(tmp_path: Path) -> None:
 
     graph.run(experiment, (), board.update, Both())
     assert "episodes 2" in board.line()
+
+
+def test_a_folder_that_was_moved_meanwhile_is_said_to_be_gone(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / RUN).write_text("{}")
+    died = Exit("actor", 2, None, fatal=True)
+    with pytest.raises(RobotRLError, match="actor process cannot be kept alive"):
+        graph._explain(died, run_dir)
+    run_dir.rename(tmp_path / "elsewhere")
+    with pytest.raises(RobotRLError, match="moved or deleted") as refused:
+        graph._explain(died, run_dir)
+    assert "new place" in refused.value.fix
