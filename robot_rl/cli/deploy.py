@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
+from robot_rl.errors import ConfigError
 
 TEXT = """
 Let the trained policy of a run work: no learner, gate on, a person may take over at any time.
@@ -48,7 +50,7 @@ def run(argv: Sequence[str]) -> int:
     run_dir = existing_run(args.run)
     folder = args.out or run_dir / "deploy"
     if args.report:
-        return _report(existing_run(folder))
+        return _report(_deployment(run_dir, folder))
     setup = "robot_rl.run.deploy_setup"
     experiment = engine(f"{setup}:experiment_on")(run_dir, args.overrides, folder, args.config_dir)
     if args.config:
@@ -74,6 +76,26 @@ def run(argv: Sequence[str]) -> int:
     write_json(args.json, figures)
     say(summary(figures))
     return _report(folder)
+
+
+def _deployment(run_dir: Path, folder: Path) -> Path:
+    """The folder of a deployment that is there. Raises `ConfigError` with the command that helps.
+
+    Whoever gave `--out` has a folder that is easily taken for the run.
+    """
+    if (folder / "config.yaml").is_file():
+        return folder
+    from robot_rl.run.deploy import DEPLOY, read_plan
+
+    is_one = read_plan(run_dir).get("kind") == DEPLOY
+    report = shlex.join(["robot-rl", "report", str(run_dir)])
+    again = shlex.join(["robot-rl", "deploy", str(run_dir)])
+    raise ConfigError(
+        f"no deployment in '{folder}'",
+        expected="the run whose policy was deployed, with --out as it was deployed",
+        got=f"{run_dir} is itself the folder of a deployment" if is_one else "none was made there",
+        fix=report if is_one else f"{again} --out FOLDER --report; or deploy it first",
+    )
 
 
 def _report(folder: Path) -> int:

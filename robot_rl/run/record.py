@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.config.run_folder import ACTOR_STORE, STORE
-from robot_rl.control.session import ACTOR, restore_progress
+from robot_rl.control.session import ACTOR, SessionProgress, restore_progress
 from robot_rl.errors import ConfigError
 from robot_rl.run.at_work import at_work
 from robot_rl.run.lockstep import recorded_session
@@ -44,19 +44,32 @@ def record(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[s
 def _record(experiment: Experiment, watch: Watch) -> dict[str, Any]:
     run_dir = experiment.run_dir
     if experiment.runtime == "ros":
-        from robot_rl.run.graph import record_ros
+        done = _recorded(experiment)
+        if any(arm.demos < experiment.train.demos for arm in done):  # else no arm has to start
+            from robot_rl.run.graph import record_ros
 
-        record_ros(experiment, watch)
-        done = {"successes": 0, "episodes": 0}
-        for arm in experiment.arms:
-            with Store(arm.run_dir / ACTOR_STORE) as store:
-                progress = restore_progress(store, arm.run_name, arm.actor)
-            done["successes"] += progress.demos
-            done["episodes"] += progress.next_episode
-        return done
+            record_ros(experiment, watch)
+            done = _recorded(experiment)
+        return {
+            "successes": sum(arm.demos for arm in done),
+            "episodes": sum(arm.next_episode for arm in done),
+        }
     with Store(run_dir / STORE, spec=experiment.spec) as store:
         store.recover(experiment.run_name, ACTOR)
         policy = policy_of(experiment)
         with recorded_session(experiment, policy, store, on_episode=watch) as session:
             session.demos()
     return {"successes": session.progress.demos, "episodes": session.progress.next_episode}
+
+
+def _recorded(experiment: Experiment) -> list[SessionProgress]:
+    """What each arm of a run over ROS 2 has recorded."""
+    found = []
+    for arm in experiment.arms:
+        path = arm.run_dir / ACTOR_STORE
+        if path.is_file():
+            with Store(path) as store:
+                found.append(restore_progress(store, arm.run_name, arm.actor))
+        else:
+            found.append(SessionProgress())
+    return found

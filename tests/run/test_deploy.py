@@ -360,6 +360,10 @@ def test_the_verb_tells_names_what_is_missing_and_reports(
     said = capsys.readouterr().out
     assert "2 of 2 succeeded" in said and "no takeover" in said
     assert main(["deploy", str(good), "--out", out, "--report"]) == 0
+    assert main(["deploy", out, "--report"]) == 2  # that folder is no run that was deployed
+    assert f"fix:      robot-rl report {out}\n" in capsys.readouterr().err
+    assert main(["deploy", str(good), "--report"]) == 2
+    assert "--out FOLDER --report" in capsys.readouterr().err
     assert main(["deploy", str(tmp_path / "nothing")]) == 2
     assert "no run in" in capsys.readouterr().err
     empty = tmp_path / "empty"
