@@ -211,7 +211,7 @@ def _no_run(run: Path) -> ConfigError:
                 expected="a folder with config.yaml, as robot-rl import makes it",
                 got=what,
                 fix="repeat the command that imported it: robot-rl import DATASET --out "
-                f"{run} experiment=...; episodes and labels that are there stay",
+                f"{shlex.quote(str(run))} experiment=...; episodes and labels that are there stay",
             )
     return ConfigError(
         f"no run in '{run}'",

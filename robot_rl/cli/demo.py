@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -110,5 +111,6 @@ def _close(experiment: Experiment, result: dict[str, Any]) -> None:
         say(SHORT.format(**part, target=100 * target, why=why, again=again))
     say("\nOpen the report in a browser: curves, interventions, video, every setting.")
     if experiment.runtime == "ros":
-        say(f"Look at any episode again:  robot-rl review {experiment.run_dir}")
+        run = shlex.quote(str(experiment.run_dir))
+        say(f"Look at any episode again:  robot-rl review {run}")
     say("Next:  robot-rl train experiment=lift   |   robot-rl --help   |   docs/design.md")

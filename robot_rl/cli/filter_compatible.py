@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,4 +184,4 @@ def _keep_figures(run: Path, episodes: list[dict[str, Any]], judged: Sequence[Ju
         for known, one in zip(episodes, judged, strict=True)
     ]  # fmt: skip
     replace_file(folder / COMPATIBLE_EPISODES, json.dumps({"episodes": told}) + "\n")
-    say(f"robot-rl review {_folder(run)} shows these figures")
+    say(f"robot-rl review {shlex.quote(str(_folder(run)))} shows these figures")

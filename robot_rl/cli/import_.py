@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
@@ -143,7 +144,7 @@ def run(argv: Sequence[str]) -> int:
                 "that its R2 says nothing of them, and their actions may be wrong. Record some "
                 "episodes with actions in the same manner, and name that run with --inverse"
             )
-    say(f"learn from them with train.dataset={args.out}")
+    say("learn from them with " + shlex.quote(f"train.dataset={args.out}"))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def _page(folder: Path, names: Sequence[str], *, force: bool) -> int:
     host = next((n for n in reversed(outside) if n not in names), "NAME")  # an address, if any
     say(f"certificate of the page, valid for {made.days} days, for:\n  {', '.join(made.names)}")
     say(f"its authority has the fingerprint (SHA-256)\n  {made.fingerprint}")
-    say(f"\n  robot-rl console RUN --tls {folder} --host {host}")
+    say(f"\n  robot-rl console RUN --tls {shlex.quote(str(folder))} --host {host}")
     say("then open /trust there on the device: it explains how to trust this page")
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,5 +44,5 @@ def run(argv: Sequence[str]) -> int:
     folder = engine("robot_rl.run.pairing:pair")(args.pair, run, args.bind, say)
     say(f"paired. run folder {folder}; it learns as rows arrive, Ctrl-C ends it safely")
     say(f"the learner's key is {engine('robot_rl.run.pairing:learner_fingerprint')(folder)}")
-    say(f"start it again with: robot-rl learner {folder}")
+    say(f"start it again with: robot-rl learner {shlex.quote(str(folder))}")
     return int(learn(folder) or 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -209,8 +210,8 @@ def _clip(argv: Sequence[str]) -> int:
         say("nothing more can be said: that takes episodes that succeed, and some that do not")
     write_json(args.json, figures)
     say(f"model in {args.out}; judge it on other runs, before you learn with it:")
-    say(f"  robot-rl reward eval RUN --model {args.out}")
-    say(f"  reward.progress={args.out} reward.shaping=0.5")
+    say(f"  robot-rl reward eval RUN --model {shlex.quote(str(args.out))}")
+    say("  " + shlex.join([f"reward.progress={args.out}", "reward.shaping=0.5"]))
     return 0
 
 
@@ -318,7 +319,7 @@ def _prefer(argv: Sequence[str]) -> int:
     write_json(args.json, model.figures)
     words = [f"train.dataset={args.runs}", f"reward.preference={args.out}"]
     if not args.train:
-        say(f"model in {args.out}; learn with it: {' '.join(words)}")
+        say(f"model in {args.out}; learn with it: {shlex.join(words)}")
         return 0
     offline = ["runtime=lockstep", "train.demos=0", "train.max_env_steps=0", *words]
     return engine("robot_rl.cli.train:run")([*offline, *args.train])

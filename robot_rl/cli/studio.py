@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -66,7 +67,8 @@ def _folder(folder: Path) -> Path:
             f"'{folder}' is not a folder of runs",
             expected="the folder above your runs, e.g. runs",
             got="one run" if folder.is_dir() else "a file",
-            fix=f"robot-rl studio {folder.parent.parent}; or robot-rl console {folder}",
+            fix=f"robot-rl studio {shlex.quote(str(folder.parent.parent))}; or robot-rl console "
+            + shlex.quote(str(folder)),
         )
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import time
 from collections.abc import Sequence
@@ -58,10 +59,11 @@ def run(argv: Sequence[str]) -> int:
     with engine("robot_rl.run.at_work:alone_in")(experiment.save()):
         for arm, findings in zip(experiment.arms, found, strict=True):
             engine("robot_rl.run.preflight:keep_findings")(findings, arm.run_dir)
+        run = shlex.quote(str(experiment.run_dir))
         if not experiment.link.paired:
-            say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
+            say(f"run folder {experiment.run_dir}; learner: robot-rl learner {run}")
         if with_console(experiment):
-            say(f"page for the operator: robot-rl console {experiment.run_dir}")
+            say(f"page for the operator: robot-rl console {run}")
         with inviting(experiment):
             return _supervise(graph, experiment)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
+import shlex
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -124,14 +125,15 @@ def load(folder: Path) -> PageCertificate:
     """
     x509, hashes, _, _ = _cryptography()
     ca, chain, key = (folder / name for name in (CA, PAGE, KEY))
-    again = f"robot-rl keys {folder} --page --force, then let the device trust it anew"
+    make_it = f"robot-rl keys {shlex.quote(str(folder))} --page"
+    again = f"{make_it} --force, then let the device trust it anew"
     missing = [path.name for path in (ca, chain, key) if not path.is_file()]
     if missing:
         raise ConfigError(
             f"no certificate of the page in {folder}",
             expected=f"{CA}, {PAGE}, {KEY}",
             got=f"without {', '.join(missing)}",
-            fix=f"robot-rl keys {folder} --page",
+            fix=make_it,
         )
     if key.stat().st_mode & 0o077:
         raise ConfigError(

@@ -76,6 +76,17 @@ def alone_in(run_dir: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def somebody_works_in(run_dir: Path) -> bool:
+    """Whether a process is seen to record or drive in an existing run folder."""
+    if run_dir.resolve() in _held:
+        return True
+    try:
+        with alone_in(run_dir):
+            return False
+    except ConfigError:
+        return True
+
+
 def _who(run_dir: Path) -> str:
     """The process that works there, as far as the folder tells."""
     for verb in VERBS:

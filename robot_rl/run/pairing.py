@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -236,7 +237,7 @@ def _refuse_used(invitation: Invitation, folder: Path | None) -> None:
                 "this pairing string was used already: it works once",
                 expected="a fresh string, or the run that it was used for",
                 got=f"a string that made {path.parent}",
-                fix=f"robot-rl learner {path.parent}",
+                fix=f"robot-rl learner {shlex.quote(str(path.parent))}",
             )
 
 

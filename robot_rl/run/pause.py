@@ -9,12 +9,25 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from robot_rl.config.run_folder import PAUSED
+from robot_rl.config.run_folder import PAUSED, PLAN
+from robot_rl.errors import ConfigError
 from robot_rl.system.files import replace_json
 
 
 def pause(run_dir: Path) -> None:
-    """Let no further episode begin. Raises OSError when the folder cannot be written."""
+    """Let no further episode begin.
+
+    Raises:
+        ConfigError: it is the folder of a deployment or a comparison, which does not wait.
+        OSError: the folder cannot be written.
+    """
+    if (run_dir / PLAN).is_file():
+        raise ConfigError(
+            f"what works in {run_dir} cannot be paused",
+            expected="a run that is trained or recorded",
+            got="a deployment or a comparison",
+            fix="Ctrl-C in its terminal ends it, and the same command goes on",
+        )
     replace_json(run_dir / PAUSED, {"since_s": time.time()})
 
 

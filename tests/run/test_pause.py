@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from robot_rl.cli.main import main
 from robot_rl.config.run_folder import METRICS, PAUSED
 from robot_rl.console.telemetry import WAITS, word_of
+from robot_rl.run.deploy import DeployPlan, write_plan
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.pause import end_pause, is_paused, pause
 from robot_rl.run.record import record
@@ -32,7 +35,8 @@ def test_a_recording_waits_and_goes_on(
     metrics = run_dir / METRICS
     until(lambda: metrics.exists() and metrics.stat().st_size > 0)
     assert main(["pause", str(run_dir)]) == 0
-    assert "--end" in capsys.readouterr().out and is_paused(run_dir)
+    said = capsys.readouterr().out
+    assert "the episode that runs ends first" in said and "--end" in said and is_paused(run_dir)
     until(lambda: "paused: no episode begins" in caplog.text, 60.0)  # the one that runs ends
     before = metrics.stat().st_size
     time.sleep(1.0)
@@ -43,6 +47,25 @@ def test_a_recording_waits_and_goes_on(
     thread.join(120.0)
     assert done and metrics.stat().st_size > before and not (run_dir / PAUSED).exists()
     assert not end_pause(run_dir)
+
+
+def test_a_pause_where_nobody_works_is_said_and_its_command_can_be_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = Experiment.compose(["experiment=reach", f"run_dir={tmp_path}/x=1 ü#"]).save()
+    assert main(["pause", str(run_dir)]) == 0
+    said = capsys.readouterr().out
+    assert "no process is seen" in said and "the episode that runs" not in said
+    again = shlex.split(said.partition("go on: robot-rl ")[2])
+    assert main(again) == 0 and capsys.readouterr().out == "goes on\n"
+
+
+def test_a_deployment_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_dir = Experiment.compose(["experiment=reach", f"run_dir={tmp_path}/deploy"]).save()
+    write_plan(run_dir, asdict(DeployPlan(run="run")))
+    assert main(["pause", str(run_dir)]) == 2
+    assert "Ctrl-C in its terminal ends it" in capsys.readouterr().err
+    assert not is_paused(run_dir)
 
 
 def test_the_page_says_that_the_run_is_paused_but_not_over_a_stop() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import struct
 import threading
 from collections.abc import Callable, Mapping
@@ -309,7 +310,8 @@ class ServedConfig(RemoteConfig):
                 f"base.run={self.run} is no folder",
                 expected="the folder that robot-rl serve-policy was given",
                 got="nothing there",
-                fix=f"check the path; robot-rl serve-policy {self.run} has to run first",
+                fix=f"check the path; robot-rl serve-policy {shlex.quote(str(self.run))} has to run "
+                "first",
             )
         folder = Path(self.folder).expanduser() if self.folder else key_folder(self.run)
         return ServedBase(self, spec, load_keys(folder, self.name))
