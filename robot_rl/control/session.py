@@ -27,6 +27,7 @@ from robot_rl.control.loop import Policy
 from robot_rl.control.statistics import wilson
 from robot_rl.control.summary import EpisodeSummary
 from robot_rl.errors import RobotRLError
+from robot_rl.operate.scripted import NoOperator, ScriptedOperator
 from robot_rl.ports import ResetPlan
 from robot_rl.spec import Spec
 from robot_rl.types import ONLY_ACTOR, Ending, EpisodeId, EpisodeStart
@@ -350,18 +351,18 @@ class Session:
         """Raise `RobotRLError` if the policy cannot drive now: the robot need not move for that."""
         problem = self.loop.policy.ready()
         if problem:
-            raise RobotRLError(
-                "the policy is not ready",
-                expected="a base policy that answers",
-                got=problem,
-                fix="start its server again; the session goes on by itself where it waits",
-            )
+            expected = "a base policy that answers"
+            fix = "start its server again; the session goes on by itself where it waits"
+            if getattr(self.loop.policy, "refused", None) is not None:  # the run's own network
+                expected = "a network whose actions are numbers"
+                fix = "mend the network, or a lower algo.learning_rate (the log has more)"
+            raise RobotRLError("the policy is not ready", expected=expected, got=problem, fix=fix)
 
     def demos(self) -> None:
         """Record demonstrations until enough have succeeded.
 
         Raises:
-            RobotRLError: `FAILED_DEMOS` tries in a row failed.
+            RobotRLError: `FAILED_DEMOS` tries in a row failed, or nobody says whether one did.
         """
         self.state, failed = "demos", 0
         while self.progress.demos < self.train.demos and not self._stops():
@@ -374,9 +375,24 @@ class Session:
                     "operator=none demonstrates nothing and needs train.demos=0",
                 )
             summary = self.episode("demo", self.progress.next_episode)
+            if self._is_unsaid(summary):
+                raise RobotRLError(
+                    "nobody says whether a demonstration succeeded",
+                    expected="success in the environment's last info, or a return that is one",
+                    got=f"a return of {summary.total_reward:g}, and no word of success",
+                    fix="task.success_return=... or task.success_key=..., in a new run_dir "
+                    "(docs/gym.md)",
+                )
             self.progress.demos += summary.success
             failed = 0 if summary.success else failed + summary.begun
             self.remember()
+
+    def _is_unsaid(self, summary: EpisodeSummary) -> bool:
+        """Whether an episode came to its end, and neither the task nor a person can judge it."""
+        over = summary.ending in (Ending.TERMINATED, Ending.TRUNCATED)
+        operator = getattr(self.loop, "operator", None)
+        nobody = isinstance(operator, NoOperator | ScriptedOperator)  # they cannot say it
+        return over and nobody and not summary.success_known
 
     def practice(self) -> None:
         """Let the policy drive and the person correct until mastered, or the budget is spent."""

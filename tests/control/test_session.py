@@ -49,6 +49,16 @@ def test_demonstrations_that_keep_failing_are_an_error_with_a_fix() -> None:
     assert len(starts) == FAILED_DEMOS
 
 
+@pytest.mark.parametrize(("refused", "fix"), [(None, "its server"), (np.zeros(7), "the network")])
+def test_a_policy_that_is_not_ready_is_a_base_or_its_own_network(refused: Any, fix: str) -> None:
+    session, starts, _ = make_session()
+    session.loop.policy = SimpleNamespace(ready=lambda: "it raised", refused=refused)  # type: ignore[assignment]
+    with pytest.raises(RobotRLError) as caught:
+        session.demos()
+    assert fix in caught.value.fix and ("base" in caught.value.expected) == (refused is None)
+    assert not starts
+
+
 def test_a_person_who_is_away_ends_no_run_and_leaves_no_episode() -> None:
     session, starts, lines = make_session()
     run, waits = session.loop.run_episode, 3 * FAILED_DEMOS

@@ -15,6 +15,7 @@ from robot_rl.data.episodes import choose
 from robot_rl.data.lerobot_import import import_lerobot
 from robot_rl.data.lerobot_rows import ImportOptions
 from robot_rl.data.lerobot_write import WriteOptions, write_lerobot
+from robot_rl.errors import RobotRLError
 from robot_rl.report.report import write_report
 from robot_rl.run.evaluate import evaluate
 from robot_rl.run.experiment import Experiment
@@ -115,6 +116,16 @@ def test_demonstrations_and_corrections_as_on_an_arm(
         assert {float(action[2]) for action in mine} <= {-1.0, 0.0, 1.0}
     assert "demonstration" in write_report(tmp_path / "r").read_text()
     assert not (tmp_path / "r" / "scenes.bin").exists()  # there is no arm that could be drawn
+
+
+def test_a_demonstration_that_nobody_judges_ends_the_run_at_the_first(tmp_path: Path) -> None:
+    words = ["experiment=gym", "train.demos=2", "operator=environment", f"run_dir={tmp_path / 'u'}"]
+    with pytest.raises(RobotRLError, match=r"nobody says .*\n(.*\n)*.*task\.success_return"):
+        record(Experiment.compose([*words, *SMALL]))
+    with Store(tmp_path / "u" / "store.sqlite") as store:
+        assert len(list(store.episode_summaries())) == 1
+    judged = [*words[:-1], f"run_dir={tmp_path / 'j'}", "task.success_return=-1000000"]
+    assert record(Experiment.compose([*judged, *SMALL])) == {"successes": 2, "episodes": 2}
 
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["ours", "theirs"])
