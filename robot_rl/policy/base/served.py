@@ -310,8 +310,8 @@ class ServedConfig(RemoteConfig):
                 f"base.run={self.run} is no folder",
                 expected="the folder that robot-rl serve-policy was given",
                 got="nothing there",
-                fix=f"check the path; robot-rl serve-policy {shlex.quote(str(self.run))} has to run "
-                "first",
+                fix="check the path; this has to run first: robot-rl serve-policy "
+                + shlex.quote(str(self.run)),
             )
         folder = Path(self.folder).expanduser() if self.folder else key_folder(self.run)
         return ServedBase(self, spec, load_keys(folder, self.name))
