@@ -277,7 +277,7 @@ class IkNode:
         if self._readings.why:
             return f"{self._readings.why} ({name})"
         age_s = self._age_s(self._measured[2])
-        return f"the joints are {age_s:.1f} s old ({name})" if age_s > OLD_S else ""
+        return f"the joints are more than {OLD_S:g} s old ({name})" if age_s > OLD_S else ""
 
     def _show(self, commanded: Commanded) -> None:
         """Figures for /diagnostics, once a second."""
