@@ -196,11 +196,12 @@ def _any_of(hints: list[Any], value: Any, where: str) -> Any:
 
 def _scalar(hint: Any, value: Any, where: str) -> Any:
     """Check a value without parts: exactly of the type, an int for a float, or an enum's value."""
-    if isinstance(value, float) and math.isnan(value):
+    endless = hint is float and value in (math.inf, -math.inf)  # others' code (Any) may want it
+    if endless or (isinstance(value, float) and math.isnan(value)):
         raise ConfigError(
-            f"config key '{where}' is not a number",
+            f"config key '{where}' is not a finite number",
             expected="a finite number",
-            got="nan",
+            got=str(value),
             fix=f"write one: {where}=0.5",
         )
     if hint is Any or type(value) is hint:

@@ -706,6 +706,8 @@ class RunConfig:
             raise ValueError(f"runtime={self.runtime} ({hint})")
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
+        if self.seed >= 2**63:  # what a store and torch's generators hold
+            raise ValueError(f"seed must be below 2^63, got {self.seed}")
 
 
 def _mapping(value: Any, where: str, example: str) -> Mapping[str, Any]:
