@@ -27,7 +27,7 @@ from torch.func import functional_call
 
 from robot_rl.errors import CheckpointError
 from robot_rl.nets.tensor_file import read_tensors
-from robot_rl.nets.trunks import GROUPS, LIBRARIES, TRUNKS, is_known, make_trunk
+from robot_rl.nets.trunks import GROUPS, LIBRARIES, TRUNKS, check_size, is_known, make_trunk
 
 SHIFT_PX = 4  # DrQ, at 84 pixels; SERL keeps it at 128
 
@@ -73,6 +73,9 @@ class Encoder:
         keys: observation entries it reads, in order.
         size: F, length of the feature vector.
         parameters: P, length of the parameter tensor.
+
+    Raises:
+        ConfigError: the trunk does not take images of this size, or there is no such trunk.
     """
 
     def __init__(
@@ -81,6 +84,8 @@ class Encoder:
         self.config, self.keys, self._bf16 = config, tuple(sorted(shapes)), bf16
         if config.shared and len(set(shapes.values())) > 1:
             raise ValueError(f"cameras of different shape cannot share an encoder: {dict(shapes)}")
+        for key in self.keys:
+            check_size(config.trunk, key, shapes[key])
         with torch.random.fork_rng(devices=[]):  # building modules must not disturb other draws
             self._net = _Cameras(config, [shapes[k] for k in self.keys], bf16)
         tensors = [*self._net.named_parameters(), *self._net.named_buffers()]

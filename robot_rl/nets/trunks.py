@@ -23,9 +23,23 @@ from torch import Tensor, nn
 from robot_rl.errors import ConfigError, SetupError
 
 TRUNKS = ("cnn", "resnet10", "vit")
+SMALLEST = {"cnn": 4, "vit": 12}  # px per side: less does not fill the kernels
 LIBRARIES = ("torchvision", "timm")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of [0, 1]
 GROUPS = 4  # of the GroupNorm, as SERL
+
+
+def check_size(trunk: str, key: str, shape: tuple[int, ...]) -> None:
+    """Raise `ConfigError` if images [H, W, C] of an entry are smaller than a trunk's kernels."""
+    least = SMALLEST.get(trunk, 1)
+    if min(shape[:2]) < least:
+        raise ConfigError(
+            f"'{key}' is too small for the trunk '{trunk}'",
+            expected=f"at least {least} x {least} pixels",
+            got=f"{shape[0]} x {shape[1]}",
+            fix="a larger picture (task.image_size; of an environment "
+            "gymnasium.wrappers.ResizeObservation), or algo.encoder.trunk=resnet10",
+        )
 
 
 def is_known(trunk: str) -> bool:

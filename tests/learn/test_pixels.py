@@ -23,7 +23,7 @@ from robot_rl.learn.algos.hil_serl import HilSerl
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.encoder import Encoder, EncoderConfig, random_shift
-from robot_rl.nets.trunks import TRUNKS
+from robot_rl.nets.trunks import SMALLEST, TRUNKS
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from tests.support.point_mass import FakeStore
 
@@ -131,6 +131,16 @@ def test_encoders_are_pure_functions_of_images_and_parameters(
     torch.testing.assert_close(one, features[1:2], atol=1e-4, rtol=1e-3)  # no batch statistics
     per_camera = Encoder(replace(config, shared=False), shapes).parameters
     assert encoder.parameters == (per_camera // 2 if shared else per_camera)
+
+
+@pytest.mark.parametrize("trunk", TRUNKS)
+def test_an_image_smaller_than_a_trunks_kernels_is_named(trunk: str) -> None:
+    least = SMALLEST.get(trunk, 1)
+    config = EncoderConfig(trunk=trunk, channels=(8, 16), latent=6)
+    assert Encoder(config, {"image/front": (least, 40, 3)}).parameters
+    with pytest.raises(ConfigError, match="'image/front' is too small") as caught:
+        Encoder(config, {"image/front": (40, least - 1, 3)})
+    assert f"{least} x {least}" in caught.value.expected and f"x {least - 1}" in caught.value.got
 
 
 @pytest.fixture(scope="module")
