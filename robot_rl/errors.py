@@ -26,6 +26,10 @@ class ConfigError(RobotRLError):
     """A configuration key or value is wrong."""
 
 
+class UnknownNameError(ConfigError):
+    """Nothing of this name is registered: mistyped, or its package is not imported here."""
+
+
 class SpecError(RobotRLError):
     """Two sides disagree on observations, actions or rates, or an array does not match its spec."""
 
@@ -36,6 +40,10 @@ class SafetyError(RobotRLError):
 
 class StoreError(RobotRLError):
     """The step store cannot be opened, written or trusted (full disk, other schema, corruption)."""
+
+
+class ReadOnlyError(StoreError):
+    """A store needs to write before it can be read, and its folder cannot be written."""
 
 
 class ConflictError(StoreError):

@@ -15,7 +15,9 @@ EXAMPLES = "robot-rl report runs/peg_insert/20260101-120000-s0"
 def run(argv: Sequence[str]) -> int:
     """Write the report, print its path and return 0."""
     from robot_rl.report.report import write_report
+    from robot_rl.system.files import need_writable
 
-    args = Parser("report", TEXT, EXAMPLES).with_run().read(argv)
-    say(str(write_report(existing_run(args.run))))
+    run_dir = existing_run(Parser("report", TEXT, EXAMPLES).with_run().read(argv).run)
+    need_writable(run_dir)
+    say(str(write_report(run_dir)))
     return 0

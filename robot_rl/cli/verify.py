@@ -15,6 +15,8 @@ damaged, or gone although the folder says that it was there: the line says what,
 
 No row is changed. Rows that an older version wrote have no checksum of their own: of those, what
 can be checked is.
+A store that a killed run left in a folder that cannot be written is not read, and is no
+damage: copy the folder.
 """
 EXAMPLES = """
 robot-rl verify runs/peg_insert/20260101-120000-s0        (for example after a power cut)

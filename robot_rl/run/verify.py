@@ -23,7 +23,7 @@ from robot_rl.config.run_folder import (
 )
 from robot_rl.config.yaml_file import UNFIT, read_yaml
 from robot_rl.data.import_store import SUMMARY
-from robot_rl.errors import ConfigError
+from robot_rl.errors import ConfigError, ReadOnlyError, SetupError, UnknownNameError
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.daily import day_files
 from robot_rl.store.store import Progress, Store, ignore
@@ -39,7 +39,7 @@ def parts(run: Path, progress: Progress = ignore) -> dict[str, Check]:
     """
     from robot_rl.learn.checkpoint import CheckpointFolder  # needs torch; this module does not
 
-    checks: dict[str, Check] = {"configuration": partial(_configuration, run)}
+    checks: dict[str, Check] = {"configuration": partial(_here, _configuration, run)}
     folders = {"": run} | {f"{ARMS}/{arm.name}/": arm for arm in sorted((run / ARMS).glob("*"))}
     for place, folder in folders.items():
         stores = [folder / name for name in (STORE, ACTOR_STORE, LEARNER_STORE)]
@@ -48,7 +48,7 @@ def parts(run: Path, progress: Progress = ignore) -> dict[str, Check]:
         for path in CheckpointFolder(folder / CHECKPOINTS).paths():
             checks[f"{place}{CHECKPOINTS}/{path.name}"] = partial(_checkpoint, path)
         if (folder / POLICY).is_file():
-            checks[place + "policy"] = partial(_policy, run, folder)
+            checks[place + "policy"] = partial(_here, _policy, run, folder)
         for name, (says, fix) in _gone(run, folder).items():
             checks[place + name] = partial(_missing, name, says, fix)
     return checks
@@ -119,14 +119,25 @@ def _every(run: Path) -> float:
         return float("inf")
 
 
+def _here(check: Callable[..., Checked], *where: Path) -> Checked:
+    """A check that needs the run's own packages: where they are missing it says nothing."""
+    try:
+        return check(*where)
+    except (UnknownNameError, SetupError) as error:
+        return "warn", f"cannot be checked here: {error.summary}", error.fix
+
+
 def _configuration(run: Path) -> Checked:
     return "ok", f"task {Experiment.load(run).task.name}", ""
 
 
 def _store(path: Path, progress: Progress) -> Checked:
-    with Store(path) as store:
-        store.verify(progress)
-        rows, episodes = store.last_seq(), store.episode_summaries()
+    try:
+        with Store(path) as store:
+            store.verify(progress)
+            rows, episodes = store.last_seq(), store.episode_summaries()
+    except ReadOnlyError as error:  # that says nothing of the rows
+        return "warn", f"not read: {error.got}", error.fix
     removed = sum(episode.removed for episode in episodes)
     gone = f"; the steps of {removed} were removed, the learner has them" if removed else ""
     return "ok", f"{rows} rows of {len(episodes)} episodes, all intact{gone}", ""

@@ -8,13 +8,14 @@ opened, without being rewritten: its rows have no CRC, and meta key `UNCHECKED` 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import StoreError
+from robot_rl.errors import ReadOnlyError, StoreError
 from robot_rl.store import summary
 from robot_rl.store.codec import pack
 from robot_rl.store.rows import TABLES, Table
@@ -73,17 +74,41 @@ def is_full(synchronous: str) -> bool:
     return synchronous == "full"
 
 
+def may_write(folder: Path) -> bool:
+    """Whether this process may make a file in a folder."""
+    return os.access(folder, os.W_OK)
+
+
+def _is_sealed(path: Path) -> bool:
+    """Whether a file can only be read as one that does not change.
+
+    Even who only reads makes files beside a database in WAL mode. On a read-only disk or in
+    somebody else's folder that is refused; a file without a log has all rows, and nobody writes it.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    return path.is_file() and not may_write(path.parent) and not log.exists()
+
+
 def connect(path: Path) -> sqlite3.Connection:
-    """Open (or make) a database in WAL mode.
+    """Open (or make) a database in WAL mode; to read only, where its folder cannot be written.
 
     Raises:
+        ReadOnlyError: it has a log, and its folder cannot be written.
         StoreError: no access, not a database, or a file system without WAL.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.resolve()  # its log is beside the file, not beside what leads to it
+        sealed = _is_sealed(file)
         db = sqlite3.connect(
-            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            file.as_uri() + ("?mode=ro&immutable=1" if sealed else ""),
+            uri=True,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
         )
+        if sealed:
+            return db
         if db.execute("PRAGMA page_count").fetchone() == (0,):  # in another file it writes, too
             db.execute(f"PRAGMA auto_vacuum={INCREMENTAL}")
         (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
@@ -250,6 +275,9 @@ _FIXES = {
 }
 
 
+_SEALED = ("SQLITE_CANTOPEN", "SQLITE_READONLY")  # in a folder that cannot be written
+
+
 def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreError:
     """Turn an SQLite error into one with expected, got and fix.
 
@@ -258,6 +286,13 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreE
     unnamed = isinstance(error, sqlite3.ProgrammingError)  # of Python's, not of SQLite's
     name = getattr(error, "sqlite_errorname", "SQLITE_MISUSE" if unnamed else "SQLITE_CORRUPT")
     key = next((k for k in _FIXES if name.startswith(k)), "SQLITE_IOERR")
+    if key in _SEALED and path.is_file() and not may_write(path.resolve().parent):
+        return ReadOnlyError(
+            f"{path.name} is in a folder that cannot be written",
+            expected="one that can be: a log that was left is taken in before rows are read",
+            got=f"read-only; {name}: {error}",
+            fix="copy the whole run folder to a place of yours, and give that one",
+        )
     summary, fix = _FIXES[key]
     return StoreError(
         f"{path.name}: {summary}", expected="a working store", got=f"{name}: {error}", fix=fix

@@ -153,6 +153,16 @@ def test_a_run_folder_may_have_any_name(tmp_path: Path, capsys: pytest.CaptureFi
     assert "the task has no cameras" in capsys.readouterr().err
 
 
+def test_a_report_on_a_read_only_disk_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Experiment.compose(["experiment=reach", f"run_dir={tmp_path / 'run'}"]).save()
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    assert main(["report", str(run)]) == 2
+    assert "copy it to a place of yours" in capsys.readouterr().err
+    assert not (run / "report.html").exists()
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_said_although_it_names_no_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
@@ -509,6 +519,22 @@ def test_verify_reads_every_part_of_a_run_and_names_what_is_damaged(
     gone = {name for name, part in found.items() if part["status"] == "fail"}
     assert gone == {"store.sqlite", "policy", "checkpoints"}
     assert all(part["fix"] for name, part in found.items() if name in gone)
+
+
+def test_verify_calls_no_run_damaged_whose_package_is_not_imported_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place, words in (("env", ["experiment=gym"]), ("task", ["experiment=reach"])):
+        Experiment.compose(words).save(tmp_path / place)
+        config = tmp_path / place / "config.yaml"
+        config.write_text(
+            re.sub(r"Pendulum-v1|(?<=name: )reach$", "lab/Zzz", config.read_text(), flags=re.M)
+        )
+        capsys.readouterr()
+        assert main(["verify", str(tmp_path / place)]) == 0
+        said = capsys.readouterr().out
+        assert re.search(r"warn +configuration +cannot be checked here: unknown .*'lab/Zzz'", said)
+        assert "ROBOT_RL_PLUGINS=" in said and "(none)" not in said and " 0 damaged" in said
 
 
 def test_a_run_that_never_recorded_lacks_nothing(tmp_path: Path) -> None:

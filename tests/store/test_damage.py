@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from robot_rl.bench.samples import episode_rows, sample_spec
-from robot_rl.errors import StoreError
+from robot_rl.errors import ReadOnlyError, StoreError
+from robot_rl.run.verify import parts
 from robot_rl.store import schema
 from robot_rl.store.rows import TABLES, FlatRow, flatten
 from robot_rl.store.store import Store
@@ -47,6 +49,45 @@ def content(path: Path) -> tuple[object, ...]:
         meta = [store.meta(key) for key in ("spec", "session", "acked_seq")]
         ends = [store.ending(start.id) for start in store.episodes()]
         return rows, meta, store.episode_summaries(), ends, store.pending_count()
+
+
+def test_a_store_in_a_folder_that_cannot_be_written_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make(tmp_path / "a #1? %20" / "store.sqlite")
+    whole, files = content(path), list(path.parent.iterdir())
+    opened: list[str] = []
+    connect = sqlite3.connect
+
+    def watched(address: str, **options: Any) -> sqlite3.Connection:
+        opened.append(address)
+        return connect(address, **options)
+
+    monkeypatch.setattr(schema, "may_write", lambda _: False)
+    monkeypatch.setattr(schema.sqlite3, "connect", watched)
+    link = tmp_path / "actor.sqlite"
+    link.symlink_to(path)
+    assert content(path) == content(link) == whole
+    stores = [address for address in opened if address != ":memory:"]
+    assert len(stores) == 2 and all("immutable=1" in address for address in stores)
+    with Store(path) as store, pytest.raises(ReadOnlyError, match="cannot be written"):
+        store.set_meta("session", {})
+    assert list(path.parent.iterdir()) == files
+
+
+def test_a_log_that_cannot_be_taken_in_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make(tmp_path / "store.sqlite")
+    path.with_name("store.sqlite-wal").write_bytes(b"")
+    path.with_name("store.sqlite-shm").mkdir()  # as on a disk where none can be made
+    with pytest.raises(StoreError, match="check the permissions"):
+        Store(path)
+    monkeypatch.setattr(schema, "may_write", lambda _: False)
+    with pytest.raises(ReadOnlyError, match="copy the whole run folder"):
+        Store(path)
+    status, text, fix = parts(tmp_path)["store.sqlite"]()
+    assert status == "warn" and "read-only" in text and "copy" in fix
 
 
 def test_every_changed_bit_is_found_or_has_changed_nothing(tmp_path: Path) -> None:
