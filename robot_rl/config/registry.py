@@ -19,7 +19,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, TypeVar
 
-from robot_rl.errors import ConfigError, did_you_mean
+from robot_rl.errors import ConfigError, UnknownNameError, did_you_mean
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ def resolve(group: str, data: Mapping[str, Any], path: str = "") -> Any:
     if name not in known:
         load_plugins()
     if name not in known:
-        raise ConfigError(
+        raise UnknownNameError(
             f"unknown {group} '{name}'",
             expected=f"one of the registered {group}s",
             got=repr(name),

@@ -30,7 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.config.registry import load_plugins, register, resolve
-from robot_rl.errors import ConfigError, RobotRLError, SetupError, SpecError, did_you_mean
+from robot_rl.errors import (
+    ConfigError,
+    RobotRLError,
+    SetupError,
+    SpecError,
+    UnknownNameError,
+    did_you_mean,
+)
 from robot_rl.geometry import NOWHERE
 from robot_rl.ports import Expert, TaskProgress
 from robot_rl.spec import BoxActionSpec, Spec, TensorSpec
@@ -135,12 +142,12 @@ class GymTask:
             load_plugins()
         if self.env_id not in gymnasium.registry:
             near = get_close_matches(self.env_id, gymnasium.registry, 5)
-            raise ConfigError(
+            raise UnknownNameError(
                 f"unknown environment '{self.env_id}'",
                 expected="an id registered with Gymnasium, version included",
                 got=f"task.env_id={self.env_id}",
-                fix=did_you_mean(self.env_id, near)
-                + "; of another package: ROBOT_RL_PLUGINS=package robot-rl train ...",
+                fix=(f"{did_you_mean(self.env_id, near)}; " if near else "")
+                + "of another package: ROBOT_RL_PLUGINS=package robot-rl ...",
             )
         if self.max_steps is not None and self.max_steps < 1:
             raise ValueError(
