@@ -189,6 +189,7 @@ class Alone:
     def calm(self) -> None:
         """As a person: a gate that holds, and whom anybody may arm."""
         self.set_s, self.frame, self.driving, self.speaks = 0.0, "base", False, True
+        self.problem = ""
         self.ahead_s.clear()
         self.tell(topics.CONTROLLER_STOPPED, Bool(data=False))
         self.run(0.3)
