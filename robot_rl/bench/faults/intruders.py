@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -129,12 +129,13 @@ def wrong_key(context: Context) -> Measured:
         for i in context.trials():
             public, secret, learner_key = intruders[i % len(intruders)]
             with zmq.Context() as zmq_context, zmq_context.socket(zmq.DEALER) as socket:
-                socket.linger = 0
+                socket.linger, socket.sndtimeo = 0, 100
                 if public is not None:
                     socket.curve_publickey, socket.curve_secretkey = public, secret
                     socket.curve_serverkey = learner_key
                 socket.connect(f"tcp://127.0.0.1:{both.server.port}")
-                socket.send(encode(HELLO))
+                with suppress(zmq.Again):  # refused before it could speak: it would wait for ever
+                    socket.send(encode(HELLO))
                 both.serve(0.1)
                 welcomed += bool(socket.poll(0))
             n += 1
