@@ -6,6 +6,11 @@ A reason begins with the name of the check that gave it (`gate.py`, `ros/gate_no
 from __future__ import annotations
 
 LOOK = "look at the arm and its surroundings"
+UNREADY = "make the item of the list Ready? well, or accept it there"
+UNWATCHED = (
+    "nobody could stop the controller in an emergency: start the service that is named,"
+    " or see logs/watchdog.log"
+)
 ADVICE = {
     "force": "free the tool from what it touches, or move it away by hand; then acknowledge (Y)",
     "state": "the arm's state is missing or late: see whether its driver runs, the cable is in and"
@@ -18,9 +23,8 @@ ADVICE = {
     " (`ros2 topic info -v` names its node), then acknowledge (Y)",
     "person": "a person stopped or held the arm: whoever did lets it go on (Y after a stop, R after"
     " a hold)",
-    "watchdog": "nobody could stop the controller in an emergency: start the service that is named,"
-    " or see logs/watchdog.log; the run goes on by itself",
-    "arm": "make the item of the list Ready? well, or accept it there; the run goes on by itself",
+    "watchdog": f"{UNWATCHED}; the run goes on by itself",
+    "arm": f"{UNREADY}; the run goes on by itself",
     "operator_silent": "the device of whoever drove fell silent: press R, then take it up again",
     "operator": "let go of the drive key, and of everything else that is held; then press it again",
     "device": "let go of the drive key, and of everything else that is held; then press it again",
@@ -37,11 +41,10 @@ ADVICE = {
 }
 CONTROLLER = "arm: controller"  # how the arm node begins when one of the driver's is not active
 IN_A_STOP = {  # which never ends by itself
-    "arm": "make the item of the list Ready? well, or accept it there; then acknowledge (Y)",
+    "arm": f"{UNREADY}; then acknowledge (Y)",
     CONTROLLER: f"{LOOK}, have the controller started again (controller/resume; Y at the page does"
     " it where the controller was stopped), then acknowledge (Y)",
-    "watchdog": "nobody could stop the controller in an emergency: start the service that is named,"
-    " or see logs/watchdog.log; then acknowledge (Y)",
+    "watchdog": f"{UNWATCHED}; then acknowledge (Y)",
 }
 AT_THE_END = "as far as the tool may go"  # the tool follows no further: the box of the limits
 STOPPED = "protective_stop"
