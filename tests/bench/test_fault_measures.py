@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import signal
-import threading
-import time
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -17,13 +17,14 @@ from typing import Any, Self
 import numpy as np
 import pytest
 
+from tests.support.clock import SimulatedTime
 from tests.support.ros import HAS_ROS, NO_ROS
 
 if not HAS_ROS:
     pytest.skip(NO_ROS, allow_module_level=True)
 pytest.importorskip("torch", reason="torch is not installed")
 
-from robot_rl.bench.faults import cameras, devices, gate, learning, processes, table
+from robot_rl.bench.faults import cameras, case, devices, gate, learning, processes, table
 from robot_rl.bench.faults.case import MET, NOT_MET, Context, Figure, Measured, judge
 from robot_rl.bench.faults.stopwatch import DRIVER_STOPPED, Stopwatch
 from robot_rl.bench.faults.worlds import ArmWorld, RunWorld
@@ -37,6 +38,15 @@ from robot_rl.types import ONLY_ACTOR, Command, Driver, EpisodeId, Pose
 
 SPEC = sample_spec()
 HERE = Pose(np.array((0.4, 0.0, 0.3)), np.array((1.0, 0.0, 0.0, 0.0)))
+time = SimulatedTime()  # of these tests and of the measurements
+
+
+@pytest.fixture(autouse=True)
+def _no_time_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, module in list(sys.modules.items()):
+        ours = name.startswith(f"{table.__package__}.") and module is not case
+        if ours and hasattr(module, "time"):
+            monkeypatch.setattr(module, "time", time)
 
 
 class Recording(Stopwatch):
@@ -111,10 +121,10 @@ def run_world(
 
 def measured(name: str, world: object, folder: Path) -> tuple[str, str, Measured]:
     """Verdict, reason and figures of the smallest measurement of a case."""
-    (case,) = table.chosen([name])
+    (chosen,) = table.chosen([name])
     worlds: Any = SimpleNamespace(get=lambda _: world, spoil=lambda: None)
-    found = case.measure(Context(case, folder, 0.0, worlds))
-    return *judge(case, found), found
+    found = chosen.measure(Context(chosen, folder, 0.0, worlds))
+    return *judge(chosen, found), found
 
 
 def figure(found: Measured, name: str) -> float:
@@ -135,41 +145,34 @@ class Run:
             Store(run_dir / name, spec=SPEC, reserve_bytes=0)
             for name in (ACTOR_STORE, LEARNER_STORE)
         ]
-        self._killed_s, self._done = math.inf, threading.Event()
-        self._thread = threading.Thread(target=self._work)
+        self._rows = iter(episode_rows(SPEC, EpisodeId("run", ONLY_ACTOR, 0), 2000))
+        self._late: list[Any] = []
+        self._ticks, self._killed_s = itertools.count(), math.inf
 
     def kill(self, pid: int, number: int) -> None:
         self._killed_s = time.monotonic()
 
-    def _work(self) -> None:
-        actor, learner = self._stores
-        rows = iter(episode_rows(SPEC, EpisodeId("run", ONLY_ACTOR, 0), 2000))
-        late: list[Any] = []
-        for number in range(2000):
-            if self._done.wait(1.0 / self.HZ):
-                return
-            now_s = time.monotonic()
-            if self._stops and now_s > self._killed_s:
-                continue
-            asked = Command(number, number / self.HZ, Driver.POLICY, "actor", HERE)
-            text = SimpleNamespace(data=wire.encode_request(asked))
-            self._watch.tell(topics.GATE_REQUEST, text)
-            new = [next(rows), next(rows)]
-            actor.append(new)
-            late += new
-            if not 0.0 < now_s - self._killed_s < self.AWAY_S:
-                learner.append(late)
-                late = []
-            elif self._forgets:
-                late = []
+    def _tick(self) -> None:
+        (actor, learner), number = self._stores, next(self._ticks)
+        away_s = time.monotonic() - self._killed_s
+        if self._stops and away_s > 0.0:
+            return
+        asked = Command(number, number / self.HZ, Driver.POLICY, "actor", HERE)
+        self._watch.tell(topics.GATE_REQUEST, SimpleNamespace(data=wire.encode_request(asked)))
+        new = [next(self._rows), next(self._rows)]
+        actor.append(new)
+        self._late += new
+        if not 0.0 < away_s < self.AWAY_S:
+            learner.append(self._late)
+        if self._forgets or not 0.0 < away_s < self.AWAY_S:
+            self._late = []
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        time.every(1.0 / self.HZ, self._tick)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
+        time.forget()
         for store in self._stores:
             store.close()
 
@@ -193,7 +196,6 @@ def test_1_rows_that_are_forgotten_and_an_actor_that_stops_are_seen(
     with Run(world.run_dir, watch, **{"forgets": False, "stops": False} | broken) as run:
         monkeypatch.setattr(os, "kill", run.kill)
         verdict, reason, _ = measured("learner_killed", world, tmp_path)
-        monkeypatch.undo()
     assert verdict == (NOT_MET if limits else MET), reason
     assert all(limit in reason for limit in limits), reason
 
@@ -249,11 +251,11 @@ def test_10_every_hold_is_counted_and_only_time_in_run(
 
 
 def test_17_half_of_the_answers_are_not_all() -> None:
-    (case,) = table.chosen(["replayed"])
+    (replayed,) = table.chosen(["replayed"])
     passed = Figure("old commands that passed", 0.0, "")
     for refused, verdict in ((60.0, NOT_MET), (99.6, MET)):
         said = Figure("refused for their age, number or lease", refused, "%")
-        assert judge(case, Measured.of(passed, said, n=case.least))[0] == verdict
+        assert judge(replayed, Measured.of(passed, said, n=replayed.least))[0] == verdict
 
 
 # --- 19: NaN -------------------------------------------------------------------------------------
