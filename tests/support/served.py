@@ -224,7 +224,8 @@ class Served:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving; a page that is open waits for nothing any more, as after a second."""
+        self.server.config.timeout_graceful_shutdown = 0
         self.server.should_exit = True
         self._thread.join()
 
