@@ -24,7 +24,7 @@ from robot_rl.types import Outcome, Verdict
 from tests.support.probe import Probe
 from tests.support.ros import World, wait_for
 
-pytestmark = [pytest.mark.ros, pytest.mark.alone]
+pytestmark = [pytest.mark.ros, pytest.mark.alone, pytest.mark.waits]
 
 REQUESTER = Path(__file__).with_name("requester.py")
 STILL_M = 0.001  # an arm that "does not move": 1 mm
