@@ -35,6 +35,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ATTEMPTS = 3
+LONG = ("studio", "console")  # folders of tests in a browser
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no fault of an example's
 settings.load_profile("unhurried")
@@ -54,7 +55,8 @@ def _asks_for_alone(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """More attempts for tests in real time."""
+    """More attempts for tests in real time; and long files first, or all wait for the last one."""
+    items.sort(key=lambda item: item.path.parent.name not in LONG)
     for item in items:
         if any(item.get_closest_marker(name) for name in ("alone", "ros")):
             item.add_marker(pytest.mark.flaky(reruns=ATTEMPTS - 1))

@@ -33,6 +33,7 @@ from torch import Tensor
 from robot_rl.config.run_folder import CHECKPOINTS, LEARNER_METRICS
 from robot_rl.errors import CheckpointError, RobotRLError, SetupError, StoreError
 from robot_rl.learn import ranks
+from robot_rl.learn.algos.agent import ActorCriticConfig
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
 from robot_rl.learn.compiling import Compiling
@@ -189,6 +190,8 @@ class Learner:
         torch.set_num_threads(config.threads or 1)
         keep_freed_memory()
         self.config, self.spec, self.store = config, spec, store
+        if isinstance(algo, ActorCriticConfig):
+            algo = algo.paced(config.utd)
         self.algo = algo.make(spec, seed, config.resolved_device)
         self._compiling = Compiling(self.algo, config.compile, config.compile_after_updates)
         view = replace(

@@ -102,6 +102,22 @@ def test_the_policy_that_drives_lags_by_policy_tau() -> None:
     assert not torch.equal(algo.act(seen, True), newest.act(seen, True))
 
 
+@pytest.mark.parametrize(
+    ("policy_tau", "utd", "want"),
+    [
+        (0.002, 8.0, 0.002),
+        (0.002, 4.0, 0.002),
+        (0.002, 1.0, 0.008),
+        (0.1, 0.5, 0.1),
+        (1.0, 1.0, 1.0),
+    ],
+)
+def test_with_few_updates_a_step_the_policy_that_drives_lags_no_longer(
+    policy_tau: float, utd: float, want: float
+) -> None:
+    assert replace(SMALL, policy_tau=policy_tau).paced(utd).policy_tau == pytest.approx(want)
+
+
 def test_gripper_penalty_reaches_the_gradient_of_every_critic_step() -> None:
     grads = []
     for toggle in (0.0, 1.0):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from robot_rl.policy.runtime import ExploresGripper
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
+MOST_BEHIND = 250  # practice steps that the policy which drives is behind the newest
 BF16_WIDTH = 256  # of a layer: from here on bfloat16 pays on a CPU (10 % at 256, with AMX)
 
 
@@ -91,6 +92,15 @@ class ActorCriticConfig:
         faster = device == "cuda" or (wide and bf16_is_faster())
         return self.precision == "bfloat16" or (self.precision == "auto" and faster)
 
+    def paced(self, utd: float) -> Self:
+        """The same with a `policy_tau` that suits `utd` gradient steps per practice step.
+
+        The mean of the last 500 policies is one of 125 practice steps at 8 gradient steps each, and
+        of 1,000 at one: there it would drive long after it could do better.
+        """
+        actor_steps = MOST_BEHIND * utd / self.critic_actor_ratio
+        return replace(self, policy_tau=min(max(self.policy_tau, 1.0 / actor_steps), 1.0))
+
     @property
     def view(self) -> View:
         """What the replay shall offer."""
@@ -103,20 +113,6 @@ class ActorCriticConfig:
     def net(self, spec: Spec, bf16: bool) -> ActorNet:
         """The same network; bf16: with products in bfloat16."""
         return ActorNet.from_spec(spec, self.hidden, bf16=bf16, encoder=self.encoder)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SmallSparse:
-    """Defaults for a small state and a sparse reward of 0 or 1, tuned on peg_insert.
-
-    As `configs/algo/hil_serl_state.yaml`, for heads on a base policy; not tried: decay of critics.
-    """
-
-    hidden: tuple[int, ...] = (128, 128)
-    batch_size: int = 128
-    gamma: float = 0.95
-    value_range: tuple[float, float] | None = (0.0, 1.0)
-    policy_tau: float = 0.005
 
 
 class Agent(Trained[ActorNet]):

@@ -26,8 +26,9 @@ from torch import Tensor
 
 from robot_rl.config.registry import register
 from robot_rl.learn.algos.actor_critic import ActorCritic
-from robot_rl.learn.algos.agent import ActorCriticConfig, SmallSparse
+from robot_rl.learn.algos.agent import ActorCriticConfig
 from robot_rl.learn.algos.base import Sampler
+from robot_rl.learn.algos.small_sparse import SmallSparse
 from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.actor import ActorNet
 from robot_rl.nets.chunk import BasedChunkNet, ChunkNet

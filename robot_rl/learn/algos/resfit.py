@@ -27,7 +27,7 @@ from torch.nn.functional import one_hot
 
 from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError
-from robot_rl.learn.algos.agent import SmallSparse
+from robot_rl.learn.algos.small_sparse import SmallSparse
 from robot_rl.learn.algos.td3 import Td3, Td3Config
 from robot_rl.learn.transitions import Transitions
 from robot_rl.nets.actor import GRIPPER_CHOICES, ActorNet, gripper_index
