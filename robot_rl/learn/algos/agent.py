@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -99,7 +100,10 @@ class ActorCriticConfig:
         of 1,000 at one: there it would drive long after it could do better.
         """
         actor_steps = MOST_BEHIND * utd / self.critic_actor_ratio
-        return replace(self, policy_tau=min(max(self.policy_tau, 1.0 / actor_steps), 1.0))
+        found = copy(self)  # `replace` would lose a base that was opened
+        tau = min(max(self.policy_tau, 1.0 / actor_steps), 1.0)
+        object.__setattr__(found, "policy_tau", tau)
+        return found
 
     @property
     def view(self) -> View:
