@@ -96,13 +96,11 @@ class ActorCriticConfig:
     def paced(self, utd: float) -> Self:
         """The same with a `policy_tau` that suits `utd` gradient steps per practice step.
 
-        The mean of the last 500 policies is one of 125 practice steps at 8 gradient steps each, and
-        of 1,000 at one: there it would drive long after it could do better.
+        The last 500 policies are those of 125 practice steps at 8 gradient steps each, of 1,000 at 1.
         """
-        actor_steps = MOST_BEHIND * utd / self.critic_actor_ratio
+        least = self.critic_actor_ratio / utd / MOST_BEHIND
         found = copy(self)  # `replace` would lose a base that was opened
-        tau = min(max(self.policy_tau, 1.0 / actor_steps), 1.0)
-        object.__setattr__(found, "policy_tau", tau)
+        object.__setattr__(found, "policy_tau", min(max(self.policy_tau, least), 1.0))
         return found
 
     @property
