@@ -63,8 +63,7 @@ class ActorCriticConfig:
         """Check ranges."""
         if not 1 <= self.target_subset <= self.critics:
             raise ValueError(f"target_subset must lie in 1..critics, got {self.target_subset}")
-        taus = (self.tau, self.policy_tau)
-        if not 0.0 < self.gamma < 1.0 or min(taus) <= 0.0 or max(taus) > 1.0:
+        if not (0.0 < self.gamma < 1.0 and 0.0 < self.tau <= 1.0 and 0.0 < self.policy_tau <= 1.0):
             raise ValueError("gamma must lie in (0, 1), tau and policy_tau in (0, 1]")
         if not 0.0 <= self.demo_fraction <= 1.0:
             raise ValueError(f"demo_fraction must lie in [0, 1], got {self.demo_fraction}")
@@ -96,7 +95,7 @@ class ActorCriticConfig:
     def paced(self, utd: float) -> Self:
         """The same with a `policy_tau` that suits `utd` gradient steps per practice step.
 
-        The last 500 policies are those of 125 practice steps at 8 gradient steps each, of 1,000 at 1.
+        The last 500 policies are of 125 practice steps at 8 gradient steps each, of 1,000 at one.
         """
         least = self.critic_actor_ratio / utd / MOST_BEHIND
         found = copy(self)  # `replace` would lose a base that was opened
