@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
+import math
 from collections.abc import Callable
 
 
@@ -23,14 +22,14 @@ class ManualClock:
 
 
 class SimulatedTime:
-    """In place of the module `time`: sleeping jumps, and calls on the way what is due.
+    """In place of the module `time`: sleeping jumps, and does on the way what is due.
 
     A test of code that polls takes no time by it, and a busy machine cannot fail it.
     """
 
     def __init__(self, start_s: float = 1000.0) -> None:
-        self._now_s, self._order = start_s, itertools.count()
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._now_s = start_s
+        self.forget()
 
     def monotonic(self) -> float:
         """The time slept so far, and a microsecond more each time: what follows is later."""
@@ -40,22 +39,16 @@ class SimulatedTime:
     def sleep(self, seconds: float) -> None:
         """Jump."""
         until_s = self._now_s + max(seconds, 0.0)
-        while self._due and self._due[0][0] <= until_s:
-            self._now_s, _, work = heapq.heappop(self._due)
-            work()
+        while self._due_s <= until_s:
+            self._now_s, self._due_s = self._due_s, self._due_s + self._period_s
+            self._work()
         self._now_s = until_s
 
     def every(self, period_s: float, work: Callable[[], None]) -> None:
-        """Call `work` now and each period."""
-        self._at(self._now_s, period_s, work)
-
-    def _at(self, at_s: float, period_s: float, work: Callable[[], None]) -> None:
-        def due() -> None:
-            work()
-            self._at(at_s + period_s, period_s, work)
-
-        heapq.heappush(self._due, (at_s, next(self._order), due))
+        """Call `work` when somebody sleeps: for now, and for each period."""
+        self._due_s, self._period_s, self._work = self._now_s, period_s, work
 
     def forget(self) -> None:
         """Call nothing any more."""
-        self._due.clear()
+        self.every(math.inf, lambda: None)
+        self._due_s = math.inf
